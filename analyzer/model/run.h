@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DSTRACE_ANALYZER_MODEL_RUN_H_
+#define DSTRACE_ANALYZER_MODEL_RUN_H_
+
+// What a trace says, as values. Everything that prints sees only this.
+//
+// Immutable after construction. Thread-safe for reads. Bytes are bytes; times
+// are nanoseconds since the start of the trace unless named otherwise.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dstrace::model {
+
+using StackId = uint32_t;  // 0: no stack was taken
+
+struct Module {
+  std::string path;
+  uint64_t base = 0;
+  uint64_t size = 0;
+  std::string build_id;  // raw bytes
+};
+
+struct Frame {
+  enum class Kind { kNative, kPython };
+  Kind kind = Kind::kNative;
+  uint64_t pc = 0;
+  int module = -1;          // index into Stacks::modules, -1: none
+  std::string name;         // native: mangled; Python: qualified name
+  uint64_t name_offset = 0;
+  std::string file;         // Python, or filled by symbolize/
+  uint32_t line = 0;
+  uint32_t first_line = 0;
+};
+
+struct Stack {
+  std::vector<uint32_t> frames;  // indices into Stacks::frames, innermost first
+  bool truncated = false;
+};
+
+// All definitions of a trace. `stacks[id]`; index 0 is the empty stack.
+struct Stacks {
+  std::vector<Module> modules;
+  std::vector<Frame> frames;
+  std::vector<Stack> stacks;
+};
+
+struct Gpu {
+  int index = 0;
+  std::string name;
+  std::string uuid;
+  uint64_t total_bytes = 0;
+};
+
+enum class EndKind { kKilled, kExit, kFastExit, kSignal, kExec, kAbort, kStillRunning };
+
+struct Process {
+  uint32_t pid = 0;
+  uint32_t parent_pid = 0;
+  std::string host;
+  std::vector<std::string> command;
+  std::string executable;
+  std::map<std::string, std::string> environment;
+  std::map<std::string, std::string> properties;  // "torch.version", ...
+  std::vector<Gpu> gpus;
+  std::optional<int> rank;
+  std::optional<int> world_size;
+  std::string stacks_mode;  // "full", "python", "none"
+  std::string dstrace_version;
+  bool crash_proof = true;
+  uint64_t start_monotonic_ns = 0;
+  uint64_t start_real_ns = 0;
+  uint64_t duration_ns = 0;
+  EndKind end = EndKind::kKilled;
+  int end_status = 0;
+};
+
+struct Loss {
+  std::string cause;
+  uint64_t count = 0;
+  std::string detail;
+};
+
+// Which layer a live holding is counted in; the two are never added together.
+enum class Layer { kTensor, kDevice, kHostPinned };
+
+// Live bytes of one (layer, owner, stack).
+struct Holding {
+  Layer layer = Layer::kTensor;
+  std::string owner;  // "torch", "nccl", "cublas", ... by asking library
+  StackId stack = 0;
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+};
+
+// Device memory at one instant. used == torch_live + torch_cached +
+// sum(libraries) + residual, exactly; residual may be negative when the sample
+// is older than an event, and says how far off the account is.
+struct Ledger {
+  uint64_t device_total = 0;
+  uint64_t device_used = 0;        // cuMemGetInfo sample nearest in time
+  bool device_used_known = false;  // false: no sample; residual is 0
+  uint64_t sample_age_ns = 0;      // distance of that sample
+  uint64_t torch_live = 0;
+  uint64_t torch_reserved = 0;
+  uint64_t torch_cached = 0;           // reserved - live
+  uint64_t torch_stream_pending = 0;   // part of cached, freed but still in use by a stream
+  std::map<std::string, uint64_t> libraries;  // other owners, device bytes
+  int64_t residual = 0;                // contexts, modules, other processes, error
+  uint64_t before_first_context = 0;   // used by others before our context
+  uint64_t context = 0;                // measured growth around context creation
+  uint64_t host_pinned = 0;            // beside it, not part of it
+};
+
+struct Snapshot {
+  uint64_t time_ns = 0;
+  std::string name;  // "peak", "end", "12.3s", "mark:NAME"
+  Ledger ledger;
+  std::vector<Holding> holdings;  // largest first
+};
+
+struct TimelinePoint {
+  uint64_t time_ns = 0;
+  uint64_t device_used = 0;     // last sample plus device events since
+  uint64_t torch_reserved = 0;  // maximum inside the bucket
+  uint64_t torch_live = 0;
+};
+
+// Who made the device layer grow: one row per stack of a device allocation.
+struct Growth {
+  std::string owner;
+  StackId stack = 0;
+  uint64_t bytes = 0;       // allocated over the run
+  uint64_t count = 0;
+  uint64_t live_at_end = 0;
+  uint64_t live_at_peak = 0;
+};
+
+struct Failure {  // a failed driver call or torch OOM
+  uint64_t time_ns = 0;
+  std::string api;  // "torch" for torch's own report
+  int device = 0;
+  uint64_t size = 0;
+  int result = 0;
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = 0;
+  uint64_t torch_live = 0;
+  uint64_t torch_reserved = 0;
+  StackId stack = 0;
+};
+
+struct MarkPoint {
+  uint64_t time_ns = 0;
+  std::string name;
+  int kind = 0;  // 0 point, 1 push, 2 pop
+};
+
+// PyTorch's own totals against the model's, at each of its reports.
+struct TorchCheck {
+  uint64_t reports = 0;        // totals compared
+  uint64_t mismatches = 0;     // allocated differed
+  uint64_t largest_error = 0;  // bytes
+};
+
+struct Device {
+  int index = 0;
+  uint64_t peak_time_ns = 0;  // of device use (torch live where no device layer)
+  std::vector<TimelinePoint> timeline;  // at most Options::timeline_points
+  std::vector<Snapshot> snapshots;      // peak, end, then the requested one
+  std::vector<Growth> growth;           // largest first
+  TorchCheck torch_check;
+};
+
+struct Run {
+  Process process;
+  Stacks stacks;
+  std::vector<Device> devices;
+  std::vector<Failure> failures;
+  std::vector<MarkPoint> marks;
+  std::vector<Loss> losses;
+  std::vector<std::string> notes;  // reader's remarks: truncated tail, ...
+  uint64_t event_count = 0;
+  uint64_t file_bytes = 0;
+};
+
+}  // namespace dstrace::model
+
+#endif  // DSTRACE_ANALYZER_MODEL_RUN_H_
