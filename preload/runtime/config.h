@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DSTRACE_PRELOAD_RUNTIME_CONFIG_H_
+#define DSTRACE_PRELOAD_RUNTIME_CONFIG_H_
+
+// What the environment asks for, read once when the library is loaded.
+//
+// Thread-safety: immutable after ReadConfig().
+
+#include <cstdint>
+
+namespace dstrace::runtime {
+
+enum class StackMode : uint8_t { kNone, kPython, kFull };
+enum class Follow : uint8_t { kAll, kRank0, kNone };
+
+struct Config {
+  // DSTRACE_OUTPUT; %p pid, %r rank, %h host.
+  const char* output = "dstrace-%h-%r-%p.pb";
+  StackMode stacks = StackMode::kFull;  // DSTRACE_STACKS=full|python|none
+  Follow follow = Follow::kAll;         // DSTRACE_FOLLOW=all|rank0|none
+  bool disabled = false;                // DSTRACE_DISABLE=1
+  bool quiet = false;                   // DSTRACE_QUIET=1: no line on stderr
+  uint64_t log_limit_bytes = 0;         // DSTRACE_LOG_LIMIT; 0: no limit
+};
+
+// Parses the environment; an unknown value is said once on stderr and the
+// default stands.
+void ReadConfig() noexcept;
+const Config& GetConfig() noexcept;
+
+}  // namespace dstrace::runtime
+
+#endif  // DSTRACE_PRELOAD_RUNTIME_CONFIG_H_
