@@ -4,7 +4,7 @@
  * from libpthread/libdl into libc in 2.34 are bound to the version they had
  * before. Force-included into everything that is linked into the preload.
  */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && \
+#if defined(__x86_64__) && !defined(__ASSEMBLER__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define DSTRACE_BIND(name) __asm__(".symver " #name "," #name "@GLIBC_2.2.5")
 DSTRACE_BIND(dlopen);

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds the distribution's own libunwind as a position-independent static
+# library that exports nothing, for linking into libdstrace.so. The packaged
+# libunwind.a is not PIC, and the packaged .so would replace the traced
+# process's _Unwind_* functions.
+#
+# usage: tools/build_libunwind.sh [PREFIX]     (default: <repository>/deps/libunwind)
+#
+# Needs apt's source archives; the system's package lists and sources are left
+# as they are. Does nothing when PREFIX already holds the library.
+set -euo pipefail
+
+repo=$(cd "$(dirname "$0")/.." && pwd)
+prefix=${1:-$repo/deps/libunwind}
+case $prefix in /*) ;; *) prefix=$PWD/$prefix ;; esac
+stamp=$prefix/lib/libunwind-dstrace.stamp
+
+die() {
+  echo "build_libunwind: $*" >&2
+  exit 1
+}
+
+if [[ -f $stamp && -f $prefix/lib/libunwind.a && $stamp -nt $0 ]]; then
+  echo "build_libunwind: already in $prefix"
+  exit 0
+fi
+[[ $(uname -m) == x86_64 ]] || die "only x86_64 is supported, this is $(uname -m)"
+
+missing=()
+need() { command -v "$1" >/dev/null || missing+=("$2"); }
+need autoreconf autoconf
+need automake automake
+need libtoolize libtool
+need dpkg-source dpkg-dev
+need make make
+need cc gcc
+need apt-get apt
+((${#missing[@]} == 0)) ||
+  die "missing: ${missing[*]}; as root: apt-get install -y --no-install-recommends ${missing[*]}"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+log=$work/log
+
+# A private apt: its own lists and sources, the system's keys and proxies. Each
+# binary entry of the system (one-line or deb822) becomes a source entry.
+mkdir -p "$work"/{sources,state/lists/partial,cache/archives/partial,src}
+shopt -s nullglob
+for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+  [[ -f $list ]] || continue
+  sed -nE 's/^[[:space:]]*deb[[:space:]]+/deb-src /p' "$list" >"$work/sources/$(basename "$list")"
+done
+for list in /etc/apt/sources.list.d/*.sources; do
+  sed -E 's/^Types:.*/Types: deb-src/' "$list" >"$work/sources/$(basename "$list")"
+done
+apt_options=(
+  -o "Dir::Etc::sourcelist=/dev/null" -o "Dir::Etc::sourceparts=$work/sources"
+  -o "Dir::State=$work/state" -o "Dir::State::status=/var/lib/dpkg/status"
+  -o "Dir::Cache=$work/cache" -o "APT::Sandbox::User="
+  -o "Acquire::Languages=none" -o "Acquire::Retries=3"
+)
+
+fetch() {
+  # Third-party archives may have no sources: their errors do not matter as
+  # long as libunwind itself arrives.
+  apt-get "${apt_options[@]}" update || true
+  (cd "$work/src" && apt-get "${apt_options[@]}" source --only-source libunwind)
+}
+
+build() {
+  cd "$work"/src/libunwind-*/
+  autoreconf -i
+  # Initial-exec TLS: the library is preloaded, and its per-thread cache must
+  # not go through __tls_get_addr, which may call the host's malloc.
+  CFLAGS="-O2 -g1 -fPIC -fvisibility=hidden -ftls-model=initial-exec \
+-ffile-prefix-map=$PWD=libunwind -include $repo/cmake/glibc_floor.h" \
+    ./configure --prefix="$prefix" --libdir="$prefix/lib" --with-pic \
+    --disable-shared --enable-static --disable-cxx-exceptions \
+    --disable-minidebuginfo --disable-zlibdebuginfo --disable-debug-frame \
+    --disable-coredump --disable-ptrace --disable-setjmp --disable-tests \
+    --disable-documentation
+  make -j"$(nproc)"
+  make install
+  cp COPYING "$prefix/COPYING"
+}
+
+echo "build_libunwind: building the distribution's libunwind (source package) into $prefix"
+fetch >"$log" 2>&1 && compgen -G "$work/src/libunwind-*/configure.ac" >/dev/null || {
+  tail -n 15 "$log" >&2
+  die "could not fetch the libunwind source package"
+}
+rm -rf "$prefix"
+# Not as the condition of an ||: that would switch errexit off inside build.
+set +e
+(set -e; build) >>"$log" 2>&1
+status=$?
+set -e
+if ((status != 0)); then
+  tail -n 25 "$log" >&2
+  die "the build failed"
+fi
+touch "$stamp"
