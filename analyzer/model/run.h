@@ -28,10 +28,10 @@ struct Frame {
   enum class Kind { kNative, kPython };
   Kind kind = Kind::kNative;
   uint64_t pc = 0;
-  int module = -1;          // index into Stacks::modules, -1: none
-  std::string name;         // native: mangled; Python: qualified name
+  int module = -1;   // index into Stacks::modules, -1: none
+  std::string name;  // native: mangled; Python: qualified name
   uint64_t name_offset = 0;
-  std::string file;         // Python, or filled by symbolize/
+  std::string file;  // Python, or filled by symbolize/
   uint32_t line = 0;
   uint32_t first_line = 0;
 };
@@ -55,7 +55,15 @@ struct Gpu {
   uint64_t total_bytes = 0;
 };
 
-enum class EndKind { kKilled, kExit, kFastExit, kSignal, kExec, kAbort, kStillRunning };
+enum class EndKind {
+  kKilled,
+  kExit,
+  kFastExit,
+  kSignal,
+  kExec,
+  kAbort,
+  kStillRunning
+};
 
 struct Process {
   uint32_t pid = 0;
@@ -85,7 +93,7 @@ struct Loss {
 };
 
 // Which layer a live holding is counted in; the two are never added together.
-enum class Layer { kTensor, kDevice, kHostPinned };
+enum class Layer { kTensor, kDevice, kHostPinned, kManaged };
 
 // Live bytes of one (layer, owner, stack).
 struct Holding {
@@ -101,18 +109,25 @@ struct Holding {
 // is older than an event, and says how far off the account is.
 struct Ledger {
   uint64_t device_total = 0;
-  uint64_t device_used = 0;        // cuMemGetInfo sample nearest in time
+  // The cuMemGetInfo sample nearest in time, brought to this instant by the
+  // device-layer events between the two.
+  uint64_t device_used = 0;
   bool device_used_known = false;  // false: no sample; residual is 0
   uint64_t sample_age_ns = 0;      // distance of that sample
   uint64_t torch_live = 0;
   uint64_t torch_reserved = 0;
-  uint64_t torch_cached = 0;           // reserved - live
-  uint64_t torch_stream_pending = 0;   // part of cached, freed but still in use by a stream
+  uint64_t torch_cached = 0;  // reserved - live
+  uint64_t torch_stream_pending =
+      0;  // part of cached, freed but still in use by a stream
   std::map<std::string, uint64_t> libraries;  // other owners, device bytes
-  int64_t residual = 0;                // contexts, modules, other processes, error
-  uint64_t before_first_context = 0;   // used by others before our context
-  uint64_t context = 0;                // measured growth around context creation
-  uint64_t host_pinned = 0;            // beside it, not part of it
+  int64_t residual = 0;  // contexts, modules, other processes, error
+  uint64_t before_first_context = 0;  // used by others before our context
+  uint64_t context = 0;               // measured growth around context creation
+  // No sample was possible before the first context: `context` is what was used
+  // right after it, so it holds other processes' memory too.
+  bool context_includes_others = false;
+  uint64_t host_pinned = 0;  // beside it, not part of it
+  uint64_t managed = 0;      // beside it: cudaMallocManaged, wherever it is
 };
 
 struct Snapshot {
@@ -120,10 +135,13 @@ struct Snapshot {
   std::string name;  // "peak", "end", "12.3s", "mark:NAME"
   Ledger ledger;
   std::vector<Holding> holdings;  // largest first
+  // What ledger.torch_stream_pending consists of, by the stack that had
+  // allocated the block; largest first. Not part of `holdings`.
+  std::vector<Holding> stream_pending;
 };
 
 struct TimelinePoint {
-  uint64_t time_ns = 0;
+  uint64_t time_ns = 0;         // start of the bucket
   uint64_t device_used = 0;     // last sample plus device events since
   uint64_t torch_reserved = 0;  // maximum inside the bucket
   uint64_t torch_live = 0;
@@ -133,7 +151,7 @@ struct TimelinePoint {
 struct Growth {
   std::string owner;
   StackId stack = 0;
-  uint64_t bytes = 0;       // allocated over the run
+  uint64_t bytes = 0;  // allocated over the run
   uint64_t count = 0;
   uint64_t live_at_end = 0;
   uint64_t live_at_peak = 0;
@@ -163,11 +181,17 @@ struct TorchCheck {
   uint64_t reports = 0;        // totals compared
   uint64_t mismatches = 0;     // allocated differed
   uint64_t largest_error = 0;  // bytes
+  // `reserved` against the torch segments of the device layer; compared only
+  // where that layer saw torch allocate.
+  uint64_t reserved_reports = 0;
+  uint64_t reserved_mismatches = 0;
+  uint64_t largest_reserved_error = 0;  // bytes
 };
 
 struct Device {
-  int index = 0;
-  uint64_t peak_time_ns = 0;  // of device use (torch live where no device layer)
+  int index = 0;  // CUDA ordinal; -1: tensors in host memory
+  uint64_t peak_time_ns =
+      0;  // of device use (torch live where no device layer)
   std::vector<TimelinePoint> timeline;  // at most Options::timeline_points
   std::vector<Snapshot> snapshots;      // peak, end, then the requested one
   std::vector<Growth> growth;           // largest first
@@ -184,6 +208,9 @@ struct Run {
   std::vector<std::string> notes;  // reader's remarks: truncated tail, ...
   uint64_t event_count = 0;
   uint64_t file_bytes = 0;
+  // Frees of addresses that were not live in the trace.
+  uint64_t unmatched_tensor_frees = 0;
+  uint64_t unmatched_device_frees = 0;
 };
 
 }  // namespace dstrace::model
