@@ -69,8 +69,31 @@ fetch() {
   (cd "$work/src" && apt-get "${apt_options[@]}" source --only-source libunwind)
 }
 
+# unw_flush_cache() leaves the per-thread cache of traced frames alone, so after
+# dlclose a frame laid out by the old code would be applied to the new code at
+# the same address and read a wild pointer. Makes a flush reach that cache too.
+flush_traced_frames() {
+  local file=src/x86_64/Gtrace.c
+  sed -i -e 's|^} unw_trace_cache_t;|  uint32_t flushed;\n&|' \
+    -e '/Trace the stack upwards, starting from current RIP/i\
+  /* dstrace: see unw_flush_cache. */\
+  uint32_t generation = unw_local_addr_space->cache_generation;\
+  if (unlikely (cache->flushed != generation))\
+  {\
+    memset (cache->frames, 0, sizeof (unw_tdep_frame_t) << cache->log_size);\
+    cache->used = 0;\
+    cache->flushed = generation;\
+  }\
+' "$file"
+  [[ $(grep -c 'flushed' "$file") -eq 3 ]] || {
+    echo "this version of libunwind keeps its traced frames elsewhere"
+    return 1
+  }
+}
+
 build() {
   cd "$work"/src/libunwind-*/
+  flush_traced_frames
   autoreconf -i
   # Initial-exec TLS: the library is preloaded, and its per-thread cache must
   # not go through __tls_get_addr, which may call the host's malloc.
