@@ -96,15 +96,15 @@ def describe(workload, status, seconds, folder):
     log = os.path.join(folder, "logs", workload.name)
     points = list(read_lines(log + ".out", "CHECKPOINT"))
     traces = sorted(glob.glob(os.path.join(glob.escape(folder), workload.name + "-*.pb")))
-    # torchrun itself reports a failed rank as 1, whatever the rank's own status was.
-    ended_well = status == workload.status or (workload.status != 0 and "torch.distributed.run" in workload.argv
-                                               and status == 1)
+    stderr = open(log + ".err", errors="replace").read()
+    ended_well = (status == workload.status and workload.says in stderr and bool(points)
+                  and (not workload.reaches or any(p["step"] == workload.reaches for p in points)))
     return {
         "name": workload.name, "status": status, "expected": workload.status, "ok": ended_well,
         "seconds": round(seconds, 1), "checkpoints": points, "notes": list(read_lines(log + ".out", "NOTE")),
         "profile": next(read_lines(log + ".out", "PROFILE"), None),
         "traces": [dict(trace_stats.summarize(t), file=os.path.basename(t)) for t in traces],
-        "stderr_tail": open(log + ".err", errors="replace").read()[-1500:] if not ended_well else "",
+        "stderr_tail": "" if ended_well else stderr[-1500:] or "(stderr is empty)",
     }
 
 
@@ -134,7 +134,7 @@ def run_all(workloads, preload, gpus_present, folder, budget):
 
     for several in [w for w in workloads if w.gpus > 1]:
         job(several, list(range(several.gpus)))
-    lanes = 1 if os.environ.get("LANES") == "1" else gpus_present
+    lanes = 1 if os.environ.get("LANES") == "1" else max(1, gpus_present)
     for gpu in range(lanes):
         free.put(gpu)
     with concurrent.futures.ThreadPoolExecutor(lanes) as pool:

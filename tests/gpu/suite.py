@@ -22,6 +22,8 @@ class Workload:
     status: int = 0
     preload: bool = True
     path: tuple = ()  # more folders for PYTHONPATH
+    reaches: str = ""  # the CHECKPOINT without which the end proves nothing
+    says: str = ""  # what stderr must hold
 
 
 def _script(name, *args):
@@ -55,11 +57,12 @@ BASIC = [
     Workload("managed", _script("managed.py")),
     Workload("ipc", _script("ipc.py"), timeout=80),
     Workload("oom_caught", _script("oom.py")),
-    Workload("oom_uncaught", _script("oom.py", "--uncaught"), status=1),
-    Workload("kill9", _script("sudden_end.py"), status=-9),
-    Workload("abort", _script("sudden_end.py", "--how", "abort"), group="ends", status=-6),
-    Workload("segv", _script("sudden_end.py", "--how", "segv"), group="ends", status=-11),
-    Workload("fast_exit", _script("sudden_end.py", "--how", "exit"), group="ends", status=7),
+    Workload("oom_uncaught", _script("oom.py", "--uncaught"), status=1, reaches="emptied",
+             says="OutOfMemoryError"),
+    Workload("kill9", _script("sudden_end.py"), status=-9, reaches="before_the_end"),
+    Workload("abort", _script("sudden_end.py", "--how", "abort"), group="ends", status=-6, reaches="before_the_end"),
+    Workload("segv", _script("sudden_end.py", "--how", "segv"), group="ends", status=-11, reaches="before_the_end"),
+    Workload("fast_exit", _script("sudden_end.py", "--how", "exit"), group="ends", status=7, reaches="before_the_end"),
     Workload("triton_kernel", _script("triton_kernel.py"), timeout=80),
     Workload("cupy_pool", _script("cupy_pool.py"), timeout=80),
     Workload("jax_prealloc", _script("jax_prealloc.py"), timeout=80,
@@ -105,7 +108,7 @@ ZERO3 = [
 
 OOM = [
     Workload("zero3_oom_default", _example("initialize_oom.py"), group="zero3_oom",
-             timeout=90, env={"SUB_GROUP_SIZE": "auto"}, status=3, path=_SITE),
+             timeout=90, env={"SUB_GROUP_SIZE": "auto"}, status=3, path=_SITE, reaches="out_of_memory"),
     Workload("zero3_oom_1e8", _example("initialize_oom.py"), group="zero3_oom",
              timeout=90, env={"SUB_GROUP_SIZE": "1e8"}, path=_SITE),
 ]
