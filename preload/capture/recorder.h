@@ -140,6 +140,21 @@ enum class LossCause : uint8_t {
 };
 void CountLoss(LossCause cause, std::string_view detail) noexcept;
 
+// A module was loaded or unloaded: code addresses may mean something else now.
+void ModulesChanged() noexcept;
+
+// How the process ends, where that can be seen. Values are those of End.Kind
+// in proto/trace.proto. `status` is the exit status or signal number. Nothing
+// is recorded after it except when an exec failed.
+enum class EndKind : uint8_t {
+  kExit = 1,
+  kFastExit = 2,
+  kSignal = 3,
+  kExec = 4,
+  kAbort = 5,
+};
+void RecordEnd(EndKind kind, int status) noexcept;
+
 // CLOCK_MONOTONIC, nanoseconds: for a free, taken before the real call, so
 // that a reused address is never live twice.
 uint64_t Now() noexcept;

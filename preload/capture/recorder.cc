@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "preload/capture/recorder.h"
+
+#include "preload/capture/session.h"
+#include "preload/runtime/clock.h"
+#include "proto/wire/records.h"
+
+namespace dstrace::capture {
+namespace {
+
+using runtime::StackMode;
+
+// Upper bounds, tags and lengths included.
+constexpr size_t kSmallRecord = 128;
+
+uint32_t TorchDeviceCode(TorchDevice device) noexcept {
+  return static_cast<uint32_t>(static_cast<uint8_t>(device.type)) << 8 |
+         static_cast<uint8_t>(device.index);
+}
+
+// Writes one time-carrying record into the thread's chunk.
+template <typename Put>
+bool Write(Session& session, ThreadState& thread, size_t max_bytes, Put put) {
+  const uint64_t now = runtime::MonotonicNow();
+  return session.Write(thread, max_bytes, now, put);
+}
+
+// The driver is called for few and large things; their stacks are always taken
+// in full unless none are wanted.
+StackMode DeviceStackMode(StackMode mode) noexcept {
+  return mode == StackMode::kPython ? StackMode::kFull : mode;
+}
+
+}  // namespace
+
+void RecordTensor(uint64_t address, int64_t size, uint64_t allocated,
+                  uint64_t reserved, TorchDevice device) noexcept {
+  Session& session = Session::Get();
+  ThreadState* const thread = session.Enter();
+  if (thread == nullptr) return;
+  const uint32_t code = TorchDeviceCode(device);
+  const bool is_alloc = size > 0;
+  const uint32_t stack = is_alloc
+                             ? session.Stack(*thread, session.config().stacks,
+                                             __builtin_return_address(0))
+                             : 0;
+  const uint64_t bytes = static_cast<uint64_t>(is_alloc ? size : -size);
+  const auto put = [&](wire::Encoder& out, uint64_t time) {
+    const wire::BlockRef block =
+        thread->log.blocks().Refer(address, bytes, code);
+    if (is_alloc) {
+      wire::PutTensorAlloc(out, time, stack, block);
+    } else {
+      wire::PutTensorFree(out, time, block);
+    }
+  };
+  const bool written = Write(session, *thread, wire::kMaxTupleBytes, put);
+  if (!session.torch_totals().Agree(code, size, allocated, reserved, written)) {
+    Write(session, *thread, kSmallRecord,
+          [&](wire::Encoder& out, uint64_t time) {
+            wire::PutTorchTotals(out, time, code, allocated, reserved);
+          });
+  }
+}
+
+void RecordTorchOutOfMemory(uint64_t size, uint64_t allocated,
+                            uint64_t reserved, TorchDevice device) noexcept {
+  Session& session = Session::Get();
+  ThreadState* const thread = session.Enter();
+  if (thread == nullptr) return;
+  const uint32_t stack =
+      session.Stack(*thread, DeviceStackMode(session.config().stacks), nullptr);
+  Write(session, *thread, kSmallRecord, [&](wire::Encoder& out, uint64_t time) {
+    wire::PutOutOfMemory(out, time, TorchDeviceCode(device), size, allocated,
+                         reserved, stack);
+  });
+}
+
+void RecordDevice(const DeviceEvent& event) noexcept {
+  Session& session = Session::Get();
+  ThreadState* const thread = session.Enter();
+  if (thread == nullptr) return;
+  wire::DeviceEventFields fields{
+      .kind = static_cast<uint32_t>(event.kind),
+      .api = session.String(*thread, event.api),
+      .address = event.address,
+      .size = event.size,
+      .stack = session.Stack(*thread, DeviceStackMode(session.config().stacks),
+                             nullptr),
+      .device = event.device,
+      .handle = event.handle,
+      .stream = event.stream,
+      .pool = event.pool,
+      .offset = event.offset,
+      .flags = event.flags,
+      .result = event.result,
+      .label = session.String(*thread, event.label),
+      .free_bytes = event.free_bytes,
+      .total_bytes = event.total_bytes};
+  const uint64_t now = event.time != 0 ? event.time : runtime::MonotonicNow();
+  session.Write(*thread, wire::kMaxDeviceEventBytes, now,
+                [&fields](wire::Encoder& out, uint64_t time) {
+                  fields.time = time;
+                  wire::PutDeviceEvent(out, fields);
+                });
+}
+
+void RecordMemorySample(int device, uint64_t free_bytes, uint64_t total_bytes,
+                        SampleReason reason) noexcept {
+  Session& session = Session::Get();
+  ThreadState* const thread = session.Enter();
+  if (thread == nullptr) return;
+  Write(session, *thread, kSmallRecord, [&](wire::Encoder& out, uint64_t time) {
+    wire::PutMemorySample(out, time, device, free_bytes, total_bytes,
+                          static_cast<uint32_t>(reason));
+  });
+}
+
+void RecordStreamEvent(StreamEventKind kind, uint64_t event,
+                       uint64_t stream) noexcept {
+  Session& session = Session::Get();
+  ThreadState* const thread = session.Enter();
+  if (thread == nullptr) return;
+  Write(session, *thread, wire::kMaxTupleBytes,
+        [&](wire::Encoder& out, uint64_t time) {
+          wire::PutStreamEvent(out, time, static_cast<uint64_t>(kind), event,
+                               stream);
+        });
+}
+
+void RecordGpu(int index, std::string_view name, std::string_view uuid,
+               uint64_t total_bytes) noexcept {
+  Session& session = Session::Get();
+  if (session.Enter() == nullptr) return;
+  session.process().Write(
+      runtime::MonotonicNow(), [&](wire::Encoder& out, uint64_t) {
+        wire::PutGpu(out, static_cast<uint32_t>(index), name.substr(0, 256),
+                     uuid.substr(0, 64), total_bytes);
+      });
+}
+
+void RecordProperty(std::string_view name, std::string_view value) noexcept {
+  Session& session = Session::Get();
+  if (session.Enter() == nullptr) return;
+  session.process().Write(
+      runtime::MonotonicNow(), [&](wire::Encoder& out, uint64_t) {
+        wire::PutProperty(out, name.substr(0, 256), value.substr(0, 1024));
+      });
+}
+
+void RecordMark(MarkKind kind, std::string_view name,
+                std::string_view domain) noexcept {
+  Session& session = Session::Get();
+  ThreadState* const thread = session.Enter();
+  if (thread == nullptr) return;
+  const uint32_t name_id = session.String(*thread, name);
+  const uint32_t domain_id = session.String(*thread, domain);
+  Write(session, *thread, kSmallRecord, [&](wire::Encoder& out, uint64_t time) {
+    wire::PutMark(out, time, static_cast<uint32_t>(kind), name_id, domain_id);
+  });
+}
+
+void RecordEnd(EndKind kind, int status) noexcept {
+  Session& session = Session::Get();
+  if (!session.recording()) return;
+  session.process().Write(
+      runtime::MonotonicNow(), [&](wire::Encoder& out, uint64_t time) {
+        wire::PutEnd(out, time, static_cast<uint32_t>(kind), status);
+      });
+  if (kind != EndKind::kExec) session.Finish();
+}
+
+void CountLoss(LossCause cause, std::string_view detail) noexcept {
+  Session::Get().CountLoss(cause, detail);
+}
+
+void ModulesChanged() noexcept { Session::Get().ModulesChanged(); }
+
+uint64_t Now() noexcept { return runtime::MonotonicNow(); }
+
+bool IsRecording() noexcept { return Session::Get().recording(); }
+
+}  // namespace dstrace::capture

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "preload/capture/session.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "preload/capture/header.h"
+#include "preload/runtime/clock.h"
+#include "preload/runtime/diagnostics.h"
+#include "preload/runtime/guard.h"
+#include "preload/stacks/native.h"
+
+namespace dstrace::capture {
+
+thread_local ThreadState* t_state = nullptr;
+
+constinit Session Session::instance_;
+
+namespace {
+
+// Names tried for a file before giving up.
+constexpr int kMaxNameAttempts = 3;
+
+uint32_t ThreadId() noexcept {
+  return static_cast<uint32_t>(syscall(SYS_gettid));
+}
+
+// "run.pb" -> "run.4711.pb": the file is somebody else's.
+Path WithPid(std::string_view path) noexcept {
+  const size_t slash = path.rfind('/');
+  const size_t dot = path.rfind('.');
+  const bool has_suffix =
+      dot != std::string_view::npos &&
+      (slash == std::string_view::npos || dot > slash + 1) && dot != 0;
+  const size_t stem = has_suffix ? dot : path.size();
+  Path result;
+  result << path.substr(0, stem) << '.' << static_cast<uint64_t>(getpid())
+         << path.substr(stem);
+  return result;
+}
+
+}  // namespace
+
+ThreadState* Session::EnterSlow() noexcept {
+  if (fork_page_.IsChild()) BecomeChild();
+  // acquire: pairs with the release in Start().
+  if (state_.load(std::memory_order_acquire) == State::kIdle) Start();
+  if (state_.load(std::memory_order_acquire) != State::kRecording) {
+    return nullptr;
+  }
+  if (t_state == nullptr) {
+    t_state = threads_.Take(ThreadId());
+    if (t_state == nullptr) {
+      CountLoss(LossCause::kNoMemory, {});
+      return nullptr;
+    }
+    pthread_setspecific(thread_key_, t_state);
+    NotePython();
+  }
+  return t_state;
+}
+
+void Session::NotePython() noexcept {
+  // Looks for an interpreter; without a frame its layout is not checked yet.
+  stacks::PyFrame frame;
+  stacks::CapturePython(&frame, 1, nullptr);
+  const stacks::PyStatus status = stacks::PythonStatus();
+  // relaxed: only this flag's own order matters.
+  if (status == stacks::PyStatus::kNoPython ||
+      said_python_.exchange(true, std::memory_order_relaxed)) {
+    return;
+  }
+  const uint32_t hex = stacks::PythonVersionHex();
+  runtime::Text<32> version;
+  version << uint64_t{hex >> 24} << '.' << uint64_t{hex >> 16 & 0xff} << '.'
+          << uint64_t{hex >> 8 & 0xff};
+  process_.Write(runtime::MonotonicNow(), [&](wire::Encoder& out, uint64_t) {
+    wire::PutProperty(out, "python.version", version.view());
+  });
+  if (status == stacks::PyStatus::kUnsupported) {
+    CountLoss(LossCause::kPythonLayout, version.view());
+    runtime::Say("no Python frames: unknown interpreter layout, Python ",
+                 version.view());
+  }
+}
+
+bool Session::Wanted() const noexcept {
+  if (config_.disabled) return false;
+  if (config_.follow == runtime::Follow::kNone && is_forked_child_) {
+    return false;
+  }
+  if (config_.follow == runtime::Follow::kRank0) {
+    const std::string_view rank = Rank();
+    return rank.empty() || rank == "0";
+  }
+  return true;
+}
+
+bool Session::OpenFile() noexcept {
+  Path path = ExpandOutput(config_.output);
+  log::OpenResult result = file_.Open(path.c_str(), {});
+  for (int attempt = 0;
+       result == log::OpenResult::kExists && attempt < kMaxNameAttempts;
+       ++attempt) {
+    const Path taken = path;
+    path = WithPid(taken.view());
+    result = file_.Open(path.c_str(), {});
+    if (result == log::OpenResult::kOk) {
+      Path text;
+      text << taken.view() << " exists; writing " << path.view();
+      runtime::Say(text.view());
+    }
+  }
+  if (result == log::OpenResult::kOk) return true;
+  char reason[128];
+  Path text;
+  text << "cannot record: " << path.view() << ": ";
+  runtime::Say(text.view(), result == log::OpenResult::kExists
+                                ? "file exists"
+                                : std::string_view(strerror_r(errno, reason,
+                                                              sizeof reason)));
+  return false;
+}
+
+void Session::Start() noexcept {
+  const runtime::MutexLock lock(start_mutex_);
+  // relaxed: state_ is written under this lock.
+  if (state_.load(std::memory_order_relaxed) != State::kIdle) return;
+  config_ = runtime::GetConfig();
+  fork_page_.Arm();
+  bool ready = Wanted() && OpenFile();
+  if (ready && !process_.Start(file_, ThreadId(), config_)) {
+    runtime::Say("cannot record: no space for the trace file");
+    ready = false;
+  }
+  if (ready && !hooks_installed_) {
+    ready = pthread_key_create(&thread_key_, &OnThreadExit) == 0;
+    on_exit(&OnExit, nullptr);
+    hooks_installed_ = true;
+  }
+  if (ready && config_.stacks != runtime::StackMode::kNone) stacks::WarmUp();
+  // release: pairs with the acquires in EnterSlow(); whoever sees kRecording
+  // sees the file, the key and the configuration.
+  state_.store(ready ? State::kRecording : State::kOff,
+               std::memory_order_release);
+}
+
+void Session::BecomeChild() noexcept {
+  // One thread is left, and it is here. What it inherited belongs to the
+  // parent: mapped chunks are not even mapped (MADV_DONTFORK), other threads'
+  // states are leaked on purpose.
+  is_forked_child_ = true;
+  start_mutex_.ResetAfterFork();
+  file_.AbandonInChild();
+  process_.AbandonInChild();
+  definitions_.AbandonInChild();
+  threads_.AbandonInChild();
+  torch_totals_.Reset();
+  t_state = nullptr;
+  if (hooks_installed_) pthread_setspecific(thread_key_, nullptr);
+  // relaxed: see above.
+  said_disk_full_.store(false, std::memory_order_relaxed);
+  said_python_.store(false, std::memory_order_relaxed);
+  fork_page_.Arm();
+  state_.store(State::kIdle, std::memory_order_relaxed);
+}
+
+void Session::WriteThread(ThreadState& thread) noexcept {
+  char name[17] = {};
+  prctl(PR_GET_NAME, name);
+  wire::Encoder record = thread.log.encoder();
+  wire::PutThread(record, thread.log.thread(), name);
+  if (thread.log.Commit(record)) thread.log.NoteThreadRecorded();
+}
+
+void Session::LoseForSpace() noexcept {
+  CountLoss(file_.disk_full() ? LossCause::kDiskFull : LossCause::kNoMemory,
+            {});
+  // relaxed: only this flag's own order matters.
+  if (file_.disk_full() &&
+      !said_disk_full_.exchange(true, std::memory_order_relaxed)) {
+    runtime::Say(
+        "trace file is full (disk, quota or size limit); recording "
+        "stops, the program goes on");
+  }
+}
+
+void Session::CountLoss(LossCause cause, std::string_view detail) noexcept {
+  process_.CountLoss(static_cast<uint32_t>(cause));
+  if (detail.empty()) return;
+  process_.Write(runtime::MonotonicNow(), [&](wire::Encoder& out, uint64_t) {
+    wire::PutLossDetail(out, static_cast<uint32_t>(cause),
+                        detail.substr(0, 256));
+  });
+}
+
+void Session::ModulesChanged() noexcept {
+  definitions_.ModulesChanged();
+  stacks::ModulesChanged();
+}
+
+void Session::Finish() noexcept {
+  if (!file_.crash_proof()) {
+    // relaxed: late events of other threads are refused from here on.
+    state_.store(State::kOff, std::memory_order_relaxed);
+    threads_.ForEachFree([this](ThreadState& s) { s.log.Close(file_); });
+    if (t_state != nullptr) t_state->log.Close(file_);
+    process_.Finish(file_);
+  }
+  file_.Trim();
+}
+
+void Session::OnThreadExit(void* state) noexcept {
+  const runtime::Guard guard;
+  Session& session = Get();
+  // In a forked child the state is the parent's.
+  if (session.fork_page_.IsChild() || t_state != state) return;
+  t_state = nullptr;
+  session.threads_.GiveBack(static_cast<ThreadState*>(state));
+}
+
+void Session::OnExit(int status, void*) noexcept {
+  const runtime::Guard guard;
+  if (!guard.entered() || Get().fork_page_.IsChild()) return;
+  RecordEnd(EndKind::kExit, status);
+}
+
+}  // namespace dstrace::capture

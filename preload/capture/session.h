@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DSTRACE_PRELOAD_CAPTURE_SESSION_H_
+#define DSTRACE_PRELOAD_CAPTURE_SESSION_H_
+
+// The recording of one process, from its first event to its end.
+//
+//   idle --first event--> recording --exit--> off
+//     |                       |
+//     +--cannot record--> off +--fork--> (child) idle
+//
+// Thread-safe. One object, never destroyed: hooks run until the last
+// instruction of the process.
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+#include "preload/capture/definitions.h"
+#include "preload/capture/process_log.h"
+#include "preload/capture/recorder.h"
+#include "preload/capture/stack_capture.h"
+#include "preload/capture/thread_state.h"
+#include "preload/capture/torch_totals.h"
+#include "preload/log/log_file.h"
+#include "preload/runtime/config.h"
+#include "preload/runtime/fork_page.h"
+
+namespace dstrace::capture {
+
+// initial-exec: one mov, and no allocation on a thread's first use.
+extern thread_local ThreadState* t_state
+    __attribute__((tls_model("initial-exec")));
+
+class Session {
+ public:
+  static Session& Get() noexcept { return instance_; }
+
+  // The calling thread's state, or nullptr: do not record. Opens the log on the
+  // first call in a process.
+  [[nodiscard]] ThreadState* Enter() noexcept {
+    ThreadState* const state = t_state;
+    if (__builtin_expect(
+            state == nullptr || fork_page_.IsChild() || !recording(), 0)) {
+      return EnterSlow();
+    }
+    return state;
+  }
+
+  [[nodiscard]] uint32_t Stack(ThreadState& thread, runtime::StackMode mode,
+                               const void* caller) noexcept {
+    return CaptureStack(definitions_, thread, mode, caller);
+  }
+  [[nodiscard]] uint32_t String(ThreadState& thread,
+                                const char* text) noexcept {
+    return text == nullptr ? 0 : definitions_.String(thread, text);
+  }
+  [[nodiscard]] uint32_t String(ThreadState& thread,
+                                std::string_view text) noexcept {
+    return definitions_.String(thread, text);
+  }
+
+  // One time-carrying record of at most `max_bytes`, by
+  // `put(Encoder&, uint64_t time_delta)`. False: counted as loss.
+  template <typename Put>
+  bool Write(ThreadState& thread, size_t max_bytes, uint64_t now,
+             Put put) noexcept {
+    if (__builtin_expect(
+            !thread.log.EnsureRoom(file_, max_bytes + kThreadRecord, now), 0)) {
+      LoseForSpace();
+      return false;
+    }
+    if (__builtin_expect(thread.log.NeedsThreadRecord(), 0)) {
+      WriteThread(thread);
+    }
+    wire::Encoder record = thread.log.encoder();
+    put(record, thread.log.TimeDelta(now));
+    return thread.log.Commit(record);
+  }
+
+  void CountLoss(LossCause cause, std::string_view detail) noexcept;
+  void ModulesChanged() noexcept;
+  // The last act: what is buffered is written, spare pages are cut off.
+  void Finish() noexcept;
+
+  [[nodiscard]] bool recording() const noexcept {
+    // relaxed: whoever has a ThreadState got it after the state was set.
+    return state_.load(std::memory_order_relaxed) == State::kRecording;
+  }
+  [[nodiscard]] const runtime::Config& config() const noexcept {
+    return config_;
+  }
+  [[nodiscard]] ProcessLog& process() noexcept { return process_; }
+  [[nodiscard]] TorchTotals& torch_totals() noexcept { return torch_totals_; }
+
+ private:
+  enum class State : uint32_t { kIdle, kRecording, kOff };
+  // Room kept for a thread record in front of any other.
+  static constexpr size_t kThreadRecord = 64;
+
+  constexpr Session() noexcept : definitions_(file_) {}
+
+  ThreadState* EnterSlow() noexcept;
+  void Start() noexcept;
+  bool OpenFile() noexcept;
+  void NotePython() noexcept;
+  bool Wanted() const noexcept;
+  void BecomeChild() noexcept;
+  void WriteThread(ThreadState& thread) noexcept;
+  void LoseForSpace() noexcept;
+  static void OnThreadExit(void* state) noexcept;
+  static void OnExit(int status, void*) noexcept;
+
+  static Session instance_;
+
+  std::atomic<State> state_{State::kIdle};
+  runtime::Mutex start_mutex_;  // Start, OpenFile
+  runtime::ForkPage fork_page_;
+  runtime::Config config_;
+  bool is_forked_child_ = false;
+  bool hooks_installed_ = false;
+  uint32_t thread_key_ = 0;
+  std::atomic<bool> said_disk_full_{false};
+  std::atomic<bool> said_python_{false};
+
+  log::LogFile file_;
+  ProcessLog process_;
+  Definitions definitions_;
+  ThreadStatePool threads_;
+  TorchTotals torch_totals_;
+};
+
+}  // namespace dstrace::capture
+
+#endif  // DSTRACE_PRELOAD_CAPTURE_SESSION_H_

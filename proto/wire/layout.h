@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DSTRACE_PROTO_WIRE_LAYOUT_H_
+#define DSTRACE_PROTO_WIRE_LAYOUT_H_
+
+// Where the bytes of a chunk are. Pictures in proto/FORMAT.md.
+//
+// A chunk is a protobuf field of fixed size whose tags and values fall on
+// aligned words, so that one store opens it and one store commits a record.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "proto/wire/encoder.h"
+
+namespace dstrace::wire {
+
+inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr size_t kPageBytes = 4096;
+inline constexpr size_t kChunkBytes = 65536;
+
+// Offsets from the start of a chunk.
+inline constexpr size_t kChunkBody = 6;  // after tag and 5-byte length
+inline constexpr size_t kCommittedOffset = 8;
+inline constexpr size_t kThreadOffset = 13;
+inline constexpr size_t kSequenceOffset = 18;
+inline constexpr size_t kFirstTimeOffset = 23;
+inline constexpr size_t kLastTimeOffset = 32;
+inline constexpr size_t kPayloadOffset = 46;
+inline constexpr size_t kPayloadBytes = kChunkBytes - kPayloadOffset;
+
+// A committed count and a time are stored with single aligned stores.
+static_assert(kCommittedOffset % 4 == 0);
+static_assert(kLastTimeOffset % 8 == 0);
+
+// Fields of TraceFile and Chunk.
+inline constexpr uint32_t kTraceFileChunk = 1;
+inline constexpr uint32_t kTraceFileReserved = 15;
+inline constexpr uint32_t kChunkCommitted = 16;
+inline constexpr uint32_t kChunkThread = 2;
+inline constexpr uint32_t kChunkSequence = 3;
+inline constexpr uint32_t kChunkFirstTime = 4;
+inline constexpr uint32_t kChunkLastTime = 5;
+inline constexpr uint32_t kChunkPayload = 6;
+
+// Fields of Records.
+enum class RecordField : uint32_t {
+  kTensorAlloc = 1,
+  kTensorFree = 2,
+  kDeviceEvent = 3,
+  kMemorySample = 4,
+  kStack = 5,
+  kFrame = 6,
+  kModule = 7,
+  kThread = 8,
+  kTorchTotals = 9,
+  kOutOfMemory = 10,
+  kLoss = 11,
+  kHeader = 12,
+  kString = 13,
+  kGpu = 14,
+  kStreamEvent = 15,
+  kProperty = 16,
+  kMark = 17,
+  kEnd = 18,
+  kPadding = 19,
+};
+
+// The first eight bytes of a page that holds no chunk yet: a `reserved` field
+// that fills the page.
+constexpr void PutReservedPage(uint8_t* page) {
+  page[0] = MakeTag(kTraceFileReserved, WireType::kLen);
+  PutPaddedVarint(page + 1, kPageBytes - 6, 5);
+}
+
+// The first eight bytes of a chunk, which turn reserved pages into it.
+constexpr uint64_t ChunkOpeningWord() {
+  uint8_t bytes[8] = {};
+  bytes[0] = MakeTag(kTraceFileChunk, WireType::kLen);
+  PutPaddedVarint(bytes + 1, kChunkBytes - kChunkBody, 5);
+  // Field 16, fixed32: a two-byte tag, which puts the value at offset 8.
+  bytes[6] = (MakeTag(kChunkCommitted, WireType::kFixed32) & 0x7f) | 0x80;
+  bytes[7] = MakeTag(kChunkCommitted, WireType::kFixed32) >> 7;
+  uint64_t word = 0;
+  for (int i = 7; i >= 0; --i) word = word << 8 | bytes[i];
+  return word;
+}
+
+// Everything of a chunk's header after the opening word.
+inline void PutChunkHeader(uint8_t* chunk, uint32_t thread, uint32_t sequence,
+                           uint64_t first_time) noexcept {
+  const auto put = [chunk](size_t offset, const void* from, size_t size) {
+    std::memcpy(chunk + offset, from, size);
+  };
+  const uint32_t committed = 0;
+  const uint64_t last_time = 0;
+  put(kCommittedOffset, &committed, 4);
+  chunk[kThreadOffset - 1] = MakeTag(kChunkThread, WireType::kFixed32);
+  put(kThreadOffset, &thread, 4);
+  chunk[kSequenceOffset - 1] = MakeTag(kChunkSequence, WireType::kFixed32);
+  put(kSequenceOffset, &sequence, 4);
+  chunk[kFirstTimeOffset - 1] = MakeTag(kChunkFirstTime, WireType::kFixed64);
+  put(kFirstTimeOffset, &first_time, 8);
+  chunk[kLastTimeOffset - 1] = MakeTag(kChunkLastTime, WireType::kFixed64);
+  put(kLastTimeOffset, &last_time, 8);
+  chunk[kPayloadOffset - 6] = MakeTag(kChunkPayload, WireType::kLen);
+  PutPaddedVarint(chunk + kPayloadOffset - 5, kPayloadBytes, 5);
+}
+
+}  // namespace dstrace::wire
+
+#endif  // DSTRACE_PROTO_WIRE_LAYOUT_H_

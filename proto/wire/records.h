@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DSTRACE_PROTO_WIRE_RECORDS_H_
+#define DSTRACE_PROTO_WIRE_RECORDS_H_
+
+// One function per record kind of proto/trace.proto. Each writes a complete
+// field of Records, tag and length included.
+//
+// `time` arguments are differences in nanoseconds to the time-carrying record
+// before. tests/wire parses every one of these with libprotobuf.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "proto/wire/encoder.h"
+#include "proto/wire/layout.h"
+
+namespace dstrace::wire {
+
+// A block named in full, or by its slot in the chunk's dictionary.
+struct BlockRef {
+  uint32_t slot_plus_one = 0;  // 0: literal
+  int64_t address_delta = 0;   // to the literal before, in the same chunk
+  uint64_t size = 0;
+  uint32_t device = 0;  // type << 8 | index
+};
+
+// Upper bound of a tuple record: tag, length, seven varints.
+inline constexpr size_t kMaxTupleBytes = 2 + 7 * kMaxVarintBytes;
+
+namespace internal {
+
+inline void BeginTuple(Encoder& out, RecordField field) noexcept {
+  out.Tag(static_cast<uint32_t>(field), WireType::kLen);
+  const uint8_t length = 0;
+  out.Raw(&length, 1);
+}
+
+inline void EndTuple(Encoder& out, uint8_t* body) noexcept {
+  if (out.ok()) body[-1] = static_cast<uint8_t>(out.position() - body);
+}
+
+inline void PutBlock(Encoder& out, const BlockRef& block) noexcept {
+  out.RawVarint(block.slot_plus_one);
+  if (block.slot_plus_one != 0) return;
+  out.RawVarint(ZigZag(block.address_delta));
+  out.RawVarint(block.size);
+  out.RawVarint(block.device);
+}
+
+}  // namespace internal
+
+inline void PutTensorAlloc(Encoder& out, uint64_t time, uint32_t stack,
+                           const BlockRef& block) noexcept {
+  internal::BeginTuple(out, RecordField::kTensorAlloc);
+  uint8_t* const body = out.position();
+  out.RawVarint(time);
+  out.RawVarint(stack);
+  internal::PutBlock(out, block);
+  internal::EndTuple(out, body);
+}
+
+inline void PutTensorFree(Encoder& out, uint64_t time,
+                          const BlockRef& block) noexcept {
+  internal::BeginTuple(out, RecordField::kTensorFree);
+  uint8_t* const body = out.position();
+  out.RawVarint(time);
+  internal::PutBlock(out, block);
+  internal::EndTuple(out, body);
+}
+
+inline void PutStreamEvent(Encoder& out, uint64_t time, uint64_t kind,
+                           uint64_t event, uint64_t stream) noexcept {
+  internal::BeginTuple(out, RecordField::kStreamEvent);
+  uint8_t* const body = out.position();
+  out.RawVarint(time);
+  out.RawVarint(kind);
+  out.RawVarint(event);
+  out.RawVarint(stream);
+  internal::EndTuple(out, body);
+}
+
+// Fields of DeviceEvent, ids already resolved.
+struct DeviceEventFields {
+  uint64_t time = 0;
+  uint32_t kind = 0;
+  uint32_t api = 0;
+  uint64_t address = 0;
+  uint64_t size = 0;
+  uint32_t stack = 0;
+  int64_t device = 0;
+  uint64_t handle = 0;
+  uint64_t stream = 0;
+  uint64_t pool = 0;
+  uint64_t offset = 0;
+  uint64_t flags = 0;
+  int64_t result = 0;
+  uint32_t label = 0;
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = 0;
+};
+inline constexpr size_t kMaxDeviceEventBytes = 4 + 16 * (1 + kMaxVarintBytes);
+
+inline void PutDeviceEvent(Encoder& out, const DeviceEventFields& e) noexcept {
+  const size_t body =
+      out.Begin(static_cast<uint32_t>(RecordField::kDeviceEvent));
+  out.Uint(1, e.time);
+  out.Uint(2, e.kind);
+  out.Uint(3, e.api);
+  out.Uint(4, e.address);
+  out.Uint(5, e.size);
+  out.Uint(6, e.stack);
+  out.Sint(7, e.device);
+  out.Uint(8, e.handle);
+  out.Uint(9, e.stream);
+  out.Uint(10, e.pool);
+  out.Uint(11, e.offset);
+  out.Uint(12, e.flags);
+  out.Sint(13, e.result);
+  out.Uint(14, e.label);
+  out.Uint(15, e.free_bytes);
+  out.Uint(16, e.total_bytes);
+  out.End(body);
+}
+
+inline void PutMemorySample(Encoder& out, uint64_t time, int64_t device,
+                            uint64_t free_bytes, uint64_t total_bytes,
+                            uint32_t reason) noexcept {
+  const size_t body =
+      out.Begin(static_cast<uint32_t>(RecordField::kMemorySample));
+  out.Uint(1, time);
+  out.Sint(2, device);
+  out.Uint(3, free_bytes);
+  out.Uint(4, total_bytes);
+  out.Uint(5, reason);
+  out.End(body);
+}
+
+inline void PutTorchTotals(Encoder& out, uint64_t time, uint32_t device,
+                           uint64_t allocated, uint64_t reserved) noexcept {
+  const size_t body =
+      out.Begin(static_cast<uint32_t>(RecordField::kTorchTotals));
+  out.Uint(1, time);
+  out.Uint(2, device);
+  out.Uint(3, allocated);
+  out.Uint(4, reserved);
+  out.End(body);
+}
+
+inline void PutOutOfMemory(Encoder& out, uint64_t time, uint32_t device,
+                           uint64_t size, uint64_t allocated, uint64_t reserved,
+                           uint32_t stack) noexcept {
+  const size_t body =
+      out.Begin(static_cast<uint32_t>(RecordField::kOutOfMemory));
+  out.Uint(1, time);
+  out.Uint(2, device);
+  out.Uint(3, size);
+  out.Uint(4, allocated);
+  out.Uint(5, reserved);
+  out.Uint(6, stack);
+  out.End(body);
+}
+
+inline void PutMark(Encoder& out, uint64_t time, uint32_t kind, uint32_t name,
+                    uint32_t domain) noexcept {
+  const size_t body = out.Begin(static_cast<uint32_t>(RecordField::kMark));
+  out.Uint(1, time);
+  out.Uint(2, kind);
+  out.Uint(3, name);
+  out.Uint(4, domain);
+  out.End(body);
+}
+
+inline void PutEnd(Encoder& out, uint64_t time, uint32_t kind,
+                   int64_t status) noexcept {
+  const size_t body = out.Begin(static_cast<uint32_t>(RecordField::kEnd));
+  out.Uint(1, time);
+  out.Uint(2, kind);
+  out.Sint(3, status);
+  out.End(body);
+}
+
+inline void PutString(Encoder& out, uint32_t id,
+                      std::string_view value) noexcept {
+  const size_t body = out.Begin(static_cast<uint32_t>(RecordField::kString));
+  out.Uint(1, id);
+  out.Bytes(2, value);
+  out.End(body);
+}
+
+inline void PutModule(Encoder& out, uint32_t id, uint32_t path, uint64_t base,
+                      uint64_t size, std::string_view build_id) noexcept {
+  const size_t body = out.Begin(static_cast<uint32_t>(RecordField::kModule));
+  out.Uint(1, id);
+  out.Uint(2, path);
+  out.Uint(3, base);
+  out.Uint(4, size);
+  out.Bytes(5, build_id);
+  out.End(body);
+}
+
+struct FrameFields {
+  uint32_t id = 0;
+  bool python = false;
+  uint64_t pc = 0;
+  uint32_t module = 0;
+  uint32_t name = 0;
+  uint64_t name_offset = 0;
+  uint32_t file = 0;
+  uint32_t line = 0;
+  uint32_t first_line = 0;
+};
+
+inline void PutFrame(Encoder& out, const FrameFields& f) noexcept {
+  const size_t body = out.Begin(static_cast<uint32_t>(RecordField::kFrame));
+  out.Uint(1, f.id);
+  out.Uint(2, f.python ? 1 : 0);
+  out.Uint(3, f.pc);
+  out.Uint(4, f.module);
+  out.Uint(5, f.name);
+  out.Uint(6, f.name_offset);
+  out.Uint(7, f.file);
+  out.Uint(8, f.line);
+  out.Uint(9, f.first_line);
+  out.End(body);
+}
+
+inline void PutStack(Encoder& out, uint32_t id,
+                     std::span<const uint32_t> frames,
+                     bool truncated) noexcept {
+  const size_t body = out.Begin(static_cast<uint32_t>(RecordField::kStack));
+  out.Uint(1, id);
+  const size_t packed = out.Begin(2);
+  for (const uint32_t frame : frames) out.RawVarint(frame);
+  out.End(packed);
+  out.Bool(3, truncated);
+  out.End(body);
+}
+
+inline void PutThread(Encoder& out, uint32_t tid,
+                      std::string_view name) noexcept {
+  const size_t body = out.Begin(static_cast<uint32_t>(RecordField::kThread));
+  out.Uint(1, tid);
+  out.Bytes(2, name);
+  out.End(body);
+}
+
+inline void PutGpu(Encoder& out, uint32_t index, std::string_view name,
+                   std::string_view uuid, uint64_t total_bytes) noexcept {
+  const size_t body = out.Begin(static_cast<uint32_t>(RecordField::kGpu));
+  out.Uint(1, index);
+  out.Bytes(2, name);
+  out.Bytes(3, uuid);
+  out.Uint(4, total_bytes);
+  out.End(body);
+}
+
+inline void PutProperty(Encoder& out, std::string_view name,
+                        std::string_view value) noexcept {
+  const size_t body = out.Begin(static_cast<uint32_t>(RecordField::kProperty));
+  out.Bytes(1, name);
+  out.Bytes(2, value);
+  out.End(body);
+}
+
+// Names what was lost; the count is in the cause's slot.
+inline void PutLossDetail(Encoder& out, uint32_t cause,
+                          std::string_view detail) noexcept {
+  const size_t body = out.Begin(static_cast<uint32_t>(RecordField::kLoss));
+  out.Uint(1, cause);
+  out.Bytes(3, detail);
+  out.End(body);
+}
+
+// Exactly `bytes` bytes (3 to 130) that mean nothing.
+inline void PutPadding(Encoder& out, size_t bytes) noexcept {
+  out.Tag(static_cast<uint32_t>(RecordField::kPadding), WireType::kLen);
+  out.RawVarint(bytes - 3);
+  for (size_t i = 3; i < bytes; ++i) {
+    const uint8_t zero = 0;
+    out.Raw(&zero, 1);
+  }
+}
+
+// One loss slot is Loss{cause, count} whose count is an aligned word that is
+// added to in place:
+//   5A 8C 80 00 | 08 <cause, 2 bytes> | 11 <count, 8 bytes>
+inline constexpr size_t kLossSlotBytes = 16;
+inline constexpr size_t kLossSlotCount = 8;  // offset of the count
+
+// `out` must stand at an address that is a multiple of eight.
+inline void PutLossSlot(Encoder& out, uint32_t cause) noexcept {
+  uint8_t slot[kLossSlotBytes] = {};
+  slot[0] = MakeTag(static_cast<uint32_t>(RecordField::kLoss), WireType::kLen);
+  PutPaddedVarint(slot + 1, kLossSlotBytes - 4, 3);
+  slot[4] = MakeTag(1, WireType::kVarint);
+  PutPaddedVarint(slot + 5, cause, 2);
+  slot[7] = MakeTag(2, WireType::kFixed64);
+  out.Raw(slot, sizeof slot);
+}
+
+}  // namespace dstrace::wire
+
+#endif  // DSTRACE_PROTO_WIRE_RECORDS_H_
