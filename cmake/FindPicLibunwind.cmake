@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Finds the private, position-independent libunwind that tools/build_libunwind.sh
 # makes. Gives the target dstrace::libunwind.
-#   DSTRACE_LIBUNWIND_ROOT  where to look (default: <source>/deps/libunwind)
+#   DSTRACE_LIBUNWIND_ROOT  where to look (default: <repository>/deps/libunwind)
 
-set(DSTRACE_LIBUNWIND_ROOT "${CMAKE_SOURCE_DIR}/deps/libunwind" CACHE PATH
+get_filename_component(PicLibunwind_DEFAULT "${CMAKE_CURRENT_LIST_DIR}/../deps/libunwind" ABSOLUTE)
+set(DSTRACE_LIBUNWIND_ROOT "${PicLibunwind_DEFAULT}" CACHE PATH
     "Prefix of a static, position-independent libunwind")
 
 find_path(PicLibunwind_INCLUDE_DIR libunwind.h
@@ -15,7 +16,7 @@ include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(PicLibunwind
   REQUIRED_VARS PicLibunwind_LIBRARY PicLibunwind_INCLUDE_DIR
   REASON_FAILURE_MESSAGE
-    "no position-independent libunwind in ${DSTRACE_LIBUNWIND_ROOT}; build it with tools/build_libunwind.sh")
+    "no position-independent libunwind in ${DSTRACE_LIBUNWIND_ROOT}: build it with tools/build_libunwind.sh")
 mark_as_advanced(PicLibunwind_INCLUDE_DIR PicLibunwind_LIBRARY)
 
 if(PicLibunwind_FOUND AND NOT TARGET dstrace::libunwind)

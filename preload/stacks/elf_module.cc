@@ -59,7 +59,8 @@ void ReadNotes(uintptr_t address, size_t size, ElfModule* module) noexcept {
     const uintptr_t data = name + ((note->n_namesz + 3u) & ~3u);
     const uintptr_t next = data + ((note->n_descsz + 3u) & ~3u);
     if (next > end) return;
-    if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == sizeof(kGnuNoteName) &&
+    if (note->n_type == NT_GNU_BUILD_ID &&
+        note->n_namesz == sizeof(kGnuNoteName) &&
         memcmp(At<char>(name), kGnuNoteName, sizeof(kGnuNoteName)) == 0) {
       module->build_id = At<uint8_t>(data);
       module->build_id_size = note->n_descsz;
@@ -79,7 +80,8 @@ ElfModule Describe(const dl_phdr_info& info) noexcept {
     const uintptr_t address = module.base + segment.p_vaddr;
     if (segment.p_type == PT_LOAD) {
       if (address < module.start) module.start = address;
-      if (address + segment.p_memsz > module.end) module.end = address + segment.p_memsz;
+      if (address + segment.p_memsz > module.end)
+        module.end = address + segment.p_memsz;
     } else if (segment.p_type == PT_DYNAMIC) {
       ReadDynamic(At<Elf64_Dyn>(address), &module);
     } else if (segment.p_type == PT_NOTE && module.build_id == nullptr) {
@@ -100,7 +102,8 @@ bool IsDefined(const Elf64_Sym& symbol) noexcept {
          (type == STT_FUNC || type == STT_OBJECT || type == STT_NOTYPE);
 }
 
-bool Matches(const ElfModule& module, const Elf64_Sym& symbol, const char* name) noexcept {
+bool Matches(const ElfModule& module, const Elf64_Sym& symbol,
+             const char* name) noexcept {
   return IsDefined(symbol) && strcmp(SymbolName(module, symbol), name) == 0;
 }
 
@@ -116,33 +119,39 @@ struct GnuHash {
 };
 
 GnuHash ReadGnuHash(const uint32_t* table) noexcept {
-  GnuHash hash{table[0], table[1], table[2], table[3], nullptr, nullptr, nullptr};
+  GnuHash hash{table[0], table[1], table[2], table[3],
+               nullptr,  nullptr,  nullptr};
   hash.bloom = At<uint64_t>(reinterpret_cast<uintptr_t>(table + 4));
   hash.bucket = table + 4 + 2 * size_t{hash.bloom_words};
   hash.chain = hash.bucket + hash.buckets;
   return hash;
 }
 
-const Elf64_Sym* FindByGnuHash(const ElfModule& module, const char* name) noexcept {
+const Elf64_Sym* FindByGnuHash(const ElfModule& module,
+                               const char* name) noexcept {
   const GnuHash table = ReadGnuHash(module.gnu_hash);
   if (table.buckets == 0 || table.bloom_words == 0) return nullptr;
   uint32_t hash = 5381;
-  for (const char* c = name; *c != '\0'; ++c) hash = hash * 33 + static_cast<uint8_t>(*c);
+  for (const char* c = name; *c != '\0'; ++c)
+    hash = hash * 33 + static_cast<uint8_t>(*c);
   const uint64_t word = table.bloom[(hash / 64) & (table.bloom_words - 1)];
-  const uint64_t mask = (1ull << (hash & 63)) | (1ull << ((hash >> table.bloom_shift) & 63));
+  const uint64_t mask =
+      (1ull << (hash & 63)) | (1ull << ((hash >> table.bloom_shift) & 63));
   if ((word & mask) != mask) return nullptr;
   uint32_t index = table.bucket[hash % table.buckets];
   if (index < table.first_symbol) return nullptr;
   for (;; ++index) {
     const uint32_t entry = table.chain[index - table.first_symbol];
-    if ((entry | 1) == (hash | 1) && Matches(module, module.symbols[index], name)) {
+    if ((entry | 1) == (hash | 1) &&
+        Matches(module, module.symbols[index], name)) {
       return &module.symbols[index];
     }
     if ((entry & 1) != 0) return nullptr;
   }
 }
 
-const Elf64_Sym* FindBySysvHash(const ElfModule& module, const char* name) noexcept {
+const Elf64_Sym* FindBySysvHash(const ElfModule& module,
+                                const char* name) noexcept {
   const uint32_t buckets = module.sysv_hash[0];
   const uint32_t chains = module.sysv_hash[1];
   if (buckets == 0) return nullptr;
@@ -154,7 +163,8 @@ const Elf64_Sym* FindBySysvHash(const ElfModule& module, const char* name) noexc
   }
   const uint32_t* bucket = module.sysv_hash + 2;
   const uint32_t* chain = bucket + buckets;
-  for (uint32_t i = bucket[hash % buckets]; i != 0 && i < chains; i = chain[i]) {
+  for (uint32_t i = bucket[hash % buckets]; i != 0 && i < chains;
+       i = chain[i]) {
     if (Matches(module, module.symbols[i], name)) return &module.symbols[i];
   }
   return nullptr;
@@ -186,7 +196,8 @@ bool ForEachModule(ModuleVisitor visit, void* argument) noexcept {
   return dl_iterate_phdr(OnModule, &state) != 0;
 }
 
-const Elf64_Sym* FindSymbolEntry(const ElfModule& module, const char* name) noexcept {
+const Elf64_Sym* FindSymbolEntry(const ElfModule& module,
+                                 const char* name) noexcept {
   if (module.symbols == nullptr || module.strings == nullptr) return nullptr;
   if (module.gnu_hash != nullptr) return FindByGnuHash(module, name);
   if (module.sysv_hash != nullptr) return FindBySysvHash(module, name);
@@ -213,8 +224,10 @@ const Elf64_Sym* FindSymbolAt(const ElfModule& module, uintptr_t pc) noexcept {
   return nullptr;
 }
 
-const char* SymbolName(const ElfModule& module, const Elf64_Sym& symbol) noexcept {
-  return symbol.st_name < module.strings_size ? module.strings + symbol.st_name : "";
+const char* SymbolName(const ElfModule& module,
+                       const Elf64_Sym& symbol) noexcept {
+  return symbol.st_name < module.strings_size ? module.strings + symbol.st_name
+                                              : "";
 }
 
 bool FindModuleAt(uintptr_t pc, ElfModule* module) noexcept {
@@ -222,7 +235,8 @@ bool FindModuleAt(uintptr_t pc, ElfModule* module) noexcept {
   return ForEachModule(
       [](const ElfModule& candidate, void* argument) {
         auto* wanted = static_cast<Search*>(argument);
-        if (wanted->pc < candidate.start || wanted->pc >= candidate.end) return false;
+        if (wanted->pc < candidate.start || wanted->pc >= candidate.end)
+          return false;
         *wanted->found = candidate;
         return true;
       },

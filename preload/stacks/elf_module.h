@@ -39,13 +39,15 @@ bool ForEachModule(ModuleVisitor visit, void* argument) noexcept;
 uintptr_t FindSymbol(const ElfModule& module, const char* name) noexcept;
 
 // As above, with the symbol (its size, its name).
-const Elf64_Sym* FindSymbolEntry(const ElfModule& module, const char* name) noexcept;
+const Elf64_Sym* FindSymbolEntry(const ElfModule& module,
+                                 const char* name) noexcept;
 
 // The dynamic function symbol that covers `pc`, null where there is none.
 const Elf64_Sym* FindSymbolAt(const ElfModule& module, uintptr_t pc) noexcept;
 
 // The symbol's name, "" where the table is damaged.
-const char* SymbolName(const ElfModule& module, const Elf64_Sym& symbol) noexcept;
+const char* SymbolName(const ElfModule& module,
+                       const Elf64_Sym& symbol) noexcept;
 
 // Finds the module that covers `pc` and copies its description.
 bool FindModuleAt(uintptr_t pc, ElfModule* module) noexcept;

@@ -31,8 +31,10 @@ Range OwnRange() noexcept {
   uintptr_t end = g_own_end.load(std::memory_order_acquire);
   if (__builtin_expect(end == 0, 0)) {
     ElfModule module;
-    if (!FindModuleAt(reinterpret_cast<uintptr_t>(&CaptureNative), &module)) return {0, 0};
-    g_own_start.store(module.start, std::memory_order_relaxed);  // published by g_own_end
+    if (!FindModuleAt(reinterpret_cast<uintptr_t>(&CaptureNative), &module))
+      return {0, 0};
+    g_own_start.store(module.start,
+                      std::memory_order_relaxed);  // published by g_own_end
     g_own_end.store(module.end, std::memory_order_release);
     end = module.end;
   }

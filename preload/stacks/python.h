@@ -21,6 +21,10 @@ struct PyFrame {
   uint32_t lasti;    // byte offset of the current instruction, or kNotStarted
   bool entry;        // outermost frame run by its C evaluation loop: the next
                      // frame belongs to the next C evaluation loop
+  // Evaluation loops between this frame and the one before it that run no
+  // Python frame at this instant: a function that was called from C is just
+  // giving up its local variables.
+  uint8_t empty_loops;
 };
 
 enum class PyStatus : uint8_t {

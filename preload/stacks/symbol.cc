@@ -27,9 +27,11 @@ void CopyModule(const ElfModule& module, ModuleInfo* out) noexcept {
   out->base = module.base;
   out->start = module.start;
   out->end = module.end;
-  out->build_id_size =
-      module.build_id_size <= ModuleInfo::kMaxBuildId ? module.build_id_size : 0;
-  if (out->build_id_size > 0) memcpy(out->build_id, module.build_id, out->build_id_size);
+  out->build_id_size = module.build_id_size <= ModuleInfo::kMaxBuildId
+                           ? module.build_id_size
+                           : 0;
+  if (out->build_id_size > 0)
+    memcpy(out->build_id, module.build_id, out->build_id_size);
   CopyText(module.name, out->path, sizeof(out->path));
 }
 
@@ -41,7 +43,8 @@ bool OnModule(const ElfModule& module, void* argument) {
   if (request->symbol == nullptr) return true;
   const Elf64_Sym* symbol = FindSymbolAt(module, request->pc);
   if (symbol != nullptr) {
-    CopyText(SymbolName(module, *symbol), request->symbol->name, sizeof(request->symbol->name));
+    CopyText(SymbolName(module, *symbol), request->symbol->name,
+             sizeof(request->symbol->name));
     request->symbol->offset = request->pc - module.base - symbol->st_value;
   }
   return true;
@@ -49,7 +52,8 @@ bool OnModule(const ElfModule& module, void* argument) {
 
 // The loader has no name for the executable.
 void NameExecutable(ModuleInfo* module) noexcept {
-  const ssize_t length = readlink("/proc/self/exe", module->path, sizeof(module->path) - 1);
+  const ssize_t length =
+      readlink("/proc/self/exe", module->path, sizeof(module->path) - 1);
   module->path[length > 0 ? length : 0] = '\0';
 }
 

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "preload/stacks/python.h"
+
+#include <cerrno>
+
+#include "preload/stacks/line_table.h"
+#include "preload/stacks/python_runtime.h"
+#include "preload/stacks/python_text.h"
+
+namespace dstrace::stacks {
+namespace {
+
+constexpr uint32_t kMaxSkippedLoops = 255;
+
+// Collects frames; knows when the array is full.
+struct Collector {
+  PyFrame* out;
+  int max;
+  int count = 0;
+  uint32_t empty_loops = 0;
+
+  bool Full() const noexcept { return count == max; }
+
+  void Add(uintptr_t code, uint32_t lasti, bool entry) noexcept {
+    const auto loops =
+        empty_loops < kMaxSkippedLoops ? empty_loops : kMaxSkippedLoops;
+    out[count++] = {reinterpret_cast<const void*>(code), lasti, entry,
+                    static_cast<uint8_t>(loops)};
+    empty_loops = 0;
+  }
+
+  // The frame added last was the outermost of its evaluation loop; without one
+  // since the last mark, that loop runs nothing at this instant.
+  void EndLoop() noexcept {
+    if (count > 0 && !out[count - 1].entry && empty_loops == 0) {
+      out[count - 1].entry = true;
+    } else {
+      ++empty_loops;
+    }
+  }
+};
+
+uint32_t ToOffset(intptr_t bytes) noexcept {
+  return bytes < 0 ? PyFrame::kNotStarted : static_cast<uint32_t>(bytes);
+}
+
+// 3.8-3.10. Returns whether frames were left over.
+bool WalkFrameObjects(const PyLayout& layout, uintptr_t frame,
+                      Collector* frames) noexcept {
+  const uint32_t scale = layout.instruction_scale;
+  for (; frame != 0; frame = Load<uintptr_t>(frame + layout.frame_previous)) {
+    if (frames->Full()) return true;
+    const auto code = Load<uintptr_t>(frame + layout.frame_code);
+    const auto index = Load<int32_t>(frame + layout.frame_instruction);
+    frames->Add(code, ToOffset(intptr_t{index} * scale), true);
+  }
+  return false;
+}
+
+// 3.11.
+bool WalkFlaggedFrames(const PyLayout& layout, uintptr_t frame,
+                       Collector* frames) noexcept {
+  for (; frame != 0; frame = Load<uintptr_t>(frame + layout.frame_previous)) {
+    if (frames->Full()) return true;
+    const auto code = Load<uintptr_t>(frame + layout.frame_code);
+    const auto instruction = Load<uintptr_t>(frame + layout.frame_instruction);
+    const bool entry = Load<uint8_t>(frame + layout.frame_entry) != 0;
+    const uintptr_t bytecode = code + layout.code_bytecode;
+    frames->Add(code, ToOffset(static_cast<intptr_t>(instruction - bytecode)),
+                entry);
+  }
+  return false;
+}
+
+// Free-threaded 3.14+ gives each thread its own copy of the bytecode.
+uintptr_t Bytecode(const PyLayout& layout, uintptr_t frame,
+                   uintptr_t code) noexcept {
+  if (__builtin_expect(layout.code_copies == 0, 1))
+    return code + layout.code_bytecode;
+  const auto index = Load<int32_t>(frame + layout.frame_bytecode_index);
+  const auto copies = Load<uintptr_t>(code + layout.code_copies);
+  if (copies == 0 || index <= 0 || index >= Load<intptr_t>(copies)) {
+    return code + layout.code_bytecode;
+  }
+  return Load<uintptr_t>(copies + (1 + static_cast<uintptr_t>(index)) *
+                                      sizeof(uintptr_t));
+}
+
+// 3.12+.
+bool WalkShimmedFrames(const PyLayout& layout, uintptr_t frame,
+                       Collector* frames) noexcept {
+  for (; frame != 0; frame = Load<uintptr_t>(frame + layout.frame_previous)) {
+    if (Load<uint8_t>(frame + layout.frame_owner) >= kFirstShimOwner) {
+      frames->EndLoop();
+      continue;
+    }
+    if (frames->Full()) return true;
+    const uintptr_t code =
+        Load<uintptr_t>(frame + layout.frame_code) & ~kReferenceTags;
+    const auto instruction = Load<uintptr_t>(frame + layout.frame_instruction);
+    const uintptr_t bytecode = Bytecode(layout, frame, code);
+    frames->Add(code, ToOffset(static_cast<intptr_t>(instruction - bytecode)),
+                false);
+  }
+  return false;
+}
+
+bool Walk(const PyLayout& layout, uintptr_t frame, Collector* frames) noexcept {
+  switch (layout.frame_kind) {
+    case FrameKind::kFrameObject:
+      return WalkFrameObjects(layout, frame, frames);
+    case FrameKind::kEntryFlag:
+      return WalkFlaggedFrames(layout, frame, frames);
+    case FrameKind::kShim:
+      return WalkShimmedFrames(layout, frame, frames);
+  }
+  return false;
+}
+
+// While the interpreter shuts down, other threads' states are freed under them.
+bool IsDoomed(const PythonRuntime& python, uintptr_t thread_state) noexcept {
+  const auto finalizing =
+      Load<uintptr_t>(python.runtime + python.layout.runtime_finalizing);
+  return __builtin_expect(finalizing != 0, 0) && finalizing != thread_state;
+}
+
+uint64_t Mix(uint64_t hash, uint64_t value) noexcept {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+  return hash ^ (hash >> 32);
+}
+
+}  // namespace
+
+int CapturePython(PyFrame* out, int max, bool* truncated) noexcept {
+  if (truncated != nullptr) *truncated = false;
+  const PythonRuntime* python = FindPython();
+  if (python == nullptr || max <= 0) return 0;
+  const auto thread_state = reinterpret_cast<uintptr_t>(python->this_thread());
+  if (thread_state == 0 || IsDoomed(*python, thread_state)) return 0;
+  if (__builtin_expect(!PythonIsChecked(), 0) &&
+      !CheckPython(*python, thread_state))
+    return 0;
+  Collector frames{out, max};
+  const bool more =
+      Walk(python->layout, TopFrame(python->layout, thread_state), &frames);
+  if (truncated != nullptr) *truncated = more;
+  if (!more && frames.count > 0) out[frames.count - 1].entry = true;
+  return frames.count;
+}
+
+uint64_t CodeFingerprint(const void* code) noexcept {
+  const PythonRuntime* python = FindPython();
+  if (python == nullptr || code == nullptr) return 0;
+  const PyLayout& layout = python->layout;
+  const auto address = reinterpret_cast<uintptr_t>(code);
+  const auto name = Load<uintptr_t>(address + layout.code_name);
+  const auto first_line = Load<uint32_t>(address + layout.code_first_line);
+  uint64_t hash = Mix(name, first_line);
+  if (layout.code_version != 0) {
+    // Given to each code object once; 0 when the counter is used up.
+    const auto version = Load<uint32_t>(address + layout.code_version);
+    if (__builtin_expect(version != 0, 1)) return Mix(hash, version);
+  }
+  const auto file = Load<uintptr_t>(address + layout.code_file);
+  const uintptr_t text_hash = layout.text_length + sizeof(uintptr_t);
+  hash = Mix(hash, Load<uint64_t>(name + text_hash));
+  hash = Mix(hash, file ^ Load<uint64_t>(file + text_hash));
+  // Two functions of one name, file and line still differ in their line tables.
+  const auto lines = Load<uintptr_t>(address + layout.code_lines);
+  return Mix(hash, lines ^ Load<uint64_t>(lines + layout.bytes_size));
+}
+
+bool DescribeFrame(const PyFrame& frame, PyCodeInfo* info) noexcept {
+  info->name[0] = info->file[0] = '\0';
+  info->first_line = info->line = 0;
+  const PythonRuntime* python = FindPython();
+  const auto code = reinterpret_cast<uintptr_t>(frame.code);
+  if (python == nullptr || code == 0) return false;
+  const PyLayout& layout = python->layout;
+  if (Load<uintptr_t>(code + layout.object_type) != python->code_type)
+    return false;
+  const uint16_t name = layout.code_qualified_name != 0
+                            ? layout.code_qualified_name
+                            : layout.code_name;
+  CopyText(*python, Load<uintptr_t>(code + name), info->name,
+           sizeof(info->name));
+  CopyText(*python, Load<uintptr_t>(code + layout.code_file), info->file,
+           sizeof(info->file));
+  info->first_line = Load<int32_t>(code + layout.code_first_line);
+  if (frame.lasti == PyFrame::kNotStarted) {
+    info->line = info->first_line;
+    return true;
+  }
+  const auto table = Load<uintptr_t>(code + layout.code_lines);
+  if (Load<uintptr_t>(table + layout.object_type) != python->bytes_type)
+    return true;
+  info->line = LineAt(
+      layout.line_table,
+      reinterpret_cast<const uint8_t*>(table + layout.bytes_data),
+      Load<size_t>(table + layout.bytes_size), info->first_line, frame.lasti);
+  return true;
+}
+
+}  // namespace dstrace::stacks
