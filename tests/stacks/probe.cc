@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the Python tests load with ctypes: captures the calling thread's stack
+// and returns it as JSON, one object a line, innermost first.
+
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "preload/stacks/eval_ranges.h"
+#include "preload/stacks/merge.h"
+#include "preload/stacks/native.h"
+#include "preload/stacks/python.h"
+#include "preload/stacks/symbol.h"
+
+#define PROBE_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+using dstrace::stacks::Frame;
+using dstrace::stacks::PyCodeInfo;
+using dstrace::stacks::PyFrame;
+
+constexpr int kMaxFrames = 4096;
+
+struct Buffers {
+  void* pcs[kMaxFrames];
+  PyFrame python[kMaxFrames];
+  Frame frames[2 * kMaxFrames];
+};
+
+// Too large for a thread's stack, and static TLS is scarce in an opened
+// library.
+std::unique_ptr<Buffers> NewBuffers() { return std::make_unique<Buffers>(); }
+
+class JsonWriter {
+ public:
+  JsonWriter(char* out, int size)
+      : out_(out), size_(static_cast<size_t>(size)) {
+    out_[0] = '\0';
+  }
+
+  __attribute__((format(printf, 2, 3))) void Print(const char* format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const int length =
+        vsnprintf(out_ + used_, size_ - used_, format, arguments);
+    va_end(arguments);
+    used_ += static_cast<size_t>(length);
+    if (used_ >= size_) used_ = size_ - 1;
+  }
+
+  void Text(const char* key, const char* text) {
+    Print("\"%s\": \"", key);
+    for (; *text != '\0'; ++text) {
+      const auto byte = static_cast<unsigned char>(*text);
+      if (byte == '"' || byte == '\\') {
+        Print("\\%c", byte);
+      } else if (byte < 0x20) {
+        Print("\\u%04x", byte);
+      } else {
+        Print("%c", byte);
+      }
+    }
+    Print("\"");
+  }
+
+ private:
+  char* out_;
+  size_t size_;
+  size_t used_ = 0;
+};
+
+void PrintPython(const PyFrame& frame, JsonWriter* json) {
+  PyCodeInfo info;
+  const bool known = dstrace::stacks::DescribeFrame(frame, &info);
+  json->Print("{\"kind\": \"python\", \"known\": %s, ",
+              known ? "true" : "false");
+  json->Text("name", info.name);
+  json->Print(", ");
+  json->Text("file", info.file);
+  json->Print(
+      ", \"line\": %d, \"first_line\": %d, \"lasti\": %u, \"print\": "
+      "\"%llx\"}\n",
+      info.line, info.first_line, frame.lasti,
+      static_cast<unsigned long long>(
+          dstrace::stacks::CodeFingerprint(frame.code)));
+}
+
+void PrintNative(uintptr_t pc, JsonWriter* json) {
+  dstrace::stacks::SymbolInfo info;
+  const bool known = dstrace::stacks::DescribeNative(pc - 1, &info);
+  json->Print("{\"kind\": \"native\", ");
+  json->Text("name", known ? info.name : "");
+  json->Print(", ");
+  json->Text("module", known ? info.module.path : "");
+  json->Print("}\n");
+}
+
+int CountLoops(void* const* pcs, int count) {
+  const auto* code = dstrace::stacks::FindInterpreterCode();
+  if (code == nullptr) return 0;
+  int loops = 0;
+  for (int i = 0; i < count; ++i) {
+    loops +=
+        code->IsEvaluationLoop(reinterpret_cast<uintptr_t>(pcs[i]) - 1) ? 1 : 0;
+  }
+  return loops;
+}
+
+int CountRuns(const PyFrame* frames, int count) {
+  int runs = 0;
+  for (int i = 0; i < count; ++i)
+    runs += (frames[i].entry ? 1 : 0) + frames[i].empty_loops;
+  return runs;
+}
+
+}  // namespace
+
+struct ProbeResult {
+  int native;
+  int python;
+  int merged;
+  int truncated;
+  int loops;  // C evaluation loops on the native stack
+  int runs;   // runs of Python frames
+};
+
+// The merged stack of at most `max_python` Python frames.
+PROBE_EXPORT int probe_capture(char* out, int size, int max_python,
+                               ProbeResult* result) {
+  const auto buffers = NewBuffers();
+  bool truncated = false;
+  const int native = dstrace::stacks::CaptureNative(buffers->pcs, kMaxFrames);
+  const int python = dstrace::stacks::CapturePython(
+      buffers->python, max_python < kMaxFrames ? max_python : kMaxFrames,
+      &truncated);
+  const int merged =
+      dstrace::stacks::Merge(buffers->pcs, native, buffers->python, python,
+                             buffers->frames, 2 * kMaxFrames);
+  *result = {native,
+             python,
+             merged,
+             truncated ? 1 : 0,
+             CountLoops(buffers->pcs, native),
+             CountRuns(buffers->python, python)};
+  JsonWriter json(out, size);
+  for (int i = 0; i < merged; ++i) {
+    const Frame& frame = buffers->frames[i];
+    if (frame.kind == Frame::Kind::kPython) {
+      PrintPython({reinterpret_cast<const void*>(frame.pc_or_code), frame.lasti,
+                   false, 0},
+                  &json);
+    } else {
+      PrintNative(frame.pc_or_code, &json);
+    }
+  }
+  return merged;
+}
+
+// Python frames behind the caller's address, without unwinding.
+PROBE_EXPORT int probe_capture_python_only(char* out, int size) {
+  const auto buffers = NewBuffers();
+  const int python =
+      dstrace::stacks::CapturePython(buffers->python, kMaxFrames, nullptr);
+  const int merged = dstrace::stacks::MergePythonOnly(
+      __builtin_return_address(0), buffers->python, python, buffers->frames,
+      2 * kMaxFrames);
+  JsonWriter json(out, size);
+  for (int i = 0; i < merged; ++i) {
+    const Frame& frame = buffers->frames[i];
+    if (frame.kind == Frame::Kind::kPython) {
+      PrintPython({reinterpret_cast<const void*>(frame.pc_or_code), frame.lasti,
+                   false, 0},
+                  &json);
+    } else {
+      PrintNative(frame.pc_or_code, &json);
+    }
+  }
+  return merged;
+}
+
+PROBE_EXPORT int probe_status() {
+  return static_cast<int>(dstrace::stacks::PythonStatus());
+}
+PROBE_EXPORT unsigned probe_version() {
+  return dstrace::stacks::PythonVersionHex();
+}
+PROBE_EXPORT void probe_modules_changed() { dstrace::stacks::ModulesChanged(); }
+PROBE_EXPORT void probe_warm_up() { dstrace::stacks::WarmUp(); }
+
+// A native frame of another library between two Python frames.
+PROBE_EXPORT int probe_call(int (*callback)(int), int argument) {
+  return callback(argument) + 1;
+}
+
+// Fingerprint of the innermost Python frame's code.
+PROBE_EXPORT unsigned long long probe_fingerprint(unsigned long long* code) {
+  PyFrame frame;
+  if (dstrace::stacks::CapturePython(&frame, 1, nullptr) != 1) return 0;
+  *code = reinterpret_cast<uintptr_t>(frame.code);
+  return dstrace::stacks::CodeFingerprint(frame.code);
+}
+
+// Nanoseconds are the caller's business: runs `count` captures of everything.
+PROBE_EXPORT int probe_repeat(int count, int with_native) {
+  const auto buffers = NewBuffers();
+  int frames = 0;
+  for (int i = 0; i < count; ++i) {
+    if (with_native != 0)
+      frames += dstrace::stacks::CaptureNative(buffers->pcs, 128);
+    const int python =
+        dstrace::stacks::CapturePython(buffers->python, 128, nullptr);
+    uint64_t hash = 0;
+    for (int j = 0; j < python; ++j)
+      hash ^= dstrace::stacks::CodeFingerprint(buffers->python[j].code);
+    frames += python + static_cast<int>(hash & 1);
+  }
+  return frames;
+}
