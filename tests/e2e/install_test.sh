@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs the build into an empty prefix and uses it from there: every file in
+# its place, the launcher, the report, and the bare name in LD_PRELOAD.
+#
+# usage: install_test.sh BUILD_DIRECTORY WORKLOAD FAKES_DIRECTORY
+set -euo pipefail
+build=$1 workload=$2 fakes=$3
+unset LD_PRELOAD "${!DSTRACE_@}"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+fail() {
+  echo "FAIL: $*"
+  exit 1
+}
+
+cmake --install "$build" --prefix "$prefix" >"$work/install.log" || fail "cmake --install"
+library=$(find "$prefix"/lib* -name libdstrace.so)
+[[ -n $library ]] || fail "no libdstrace.so"
+doc=$(find "$prefix/share/doc" -maxdepth 1 -name 'dstrace*')
+for file in bin/dstrace-report bin/dstrace include/dstrace/version.h include/dstrace/trace.proto; do
+  [[ -f $prefix/$file ]] || fail "$file was not installed"
+done
+for file in LICENSE README.md THIRD_PARTY.md licenses/libunwind.txt; do
+  [[ -s $doc/$file ]] || fail "$doc/$file was not installed"
+done
+# Nothing in it may lead back to the build tree.
+if readelf -d "$library" "$prefix/bin/dstrace-report" | grep -E 'RPATH|RUNPATH'; then
+  fail "an installed file has a run path"
+fi
+
+# As a user's file system: the launcher finds its library beside itself.
+mkdir "$work/run" && cd "$work/run"
+export LD_LIBRARY_PATH=$fakes
+"$prefix/bin/dstrace" run -o launched.pb -- "$workload" pairs 20 >/dev/null || fail "dstrace run"
+[[ -s launched.pb ]] || fail "dstrace run left no log"
+"$prefix/bin/dstrace" report launched.pb >report.txt || fail "dstrace report"
+"$prefix/bin/dstrace-report" launched.pb | cmp - report.txt || fail "dstrace report differs from dstrace-report"
+
+# The bare name, through the loader's cache as after ldconfig. Its file is
+# bound over in a private mount namespace; where that is not allowed, the
+# search path says the same.
+bare=(env LD_PRELOAD=libdstrace.so DSTRACE_OUTPUT=bare.pb "$workload" pairs 20)
+how="ldconfig"
+if unshare -rm true 2>/dev/null && [[ -e /etc/ld.so.cache ]]; then
+  { cat /etc/ld.so.conf 2>/dev/null || true; dirname "$library"; } >"$work/ld.so.conf"
+  /sbin/ldconfig -C "$work/ld.so.cache" -f "$work/ld.so.conf" 2>/dev/null || fail "ldconfig"
+  unshare -rm sh -c 'mount --bind "$1" /etc/ld.so.cache; shift; exec "$@"' sh \
+    "$work/ld.so.cache" "${bare[@]}" >out 2>err || fail "the program under the bare name"
+else
+  how="LD_LIBRARY_PATH"
+  LD_LIBRARY_PATH=$fakes:$(dirname "$library") "${bare[@]}" >out 2>err || fail "the program under the bare name"
+fi
+[[ ! -s err ]] || fail "stderr: $(cat err)"
+[[ -s bare.pb ]] || fail "LD_PRELOAD=libdstrace.so was not loaded ($how)"
+echo "installed, launched, and loaded by its bare name ($how)"
