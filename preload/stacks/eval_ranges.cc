@@ -13,6 +13,10 @@
 
 #include "preload/stacks/elf_module.h"
 #include "preload/stacks/python.h"
+#include "preload/stacks/python_runtime.h"
+
+#define UNW_LOCAL_ONLY
+#include <libunwind.h>
 
 namespace dstrace::stacks {
 namespace {
@@ -131,6 +135,61 @@ enum class State : uint8_t { kUnknown, kPublishing, kKnown };
 std::atomic<State> g_state{State::kUnknown};
 InterpreterCode g_code;
 
+// Learned parts, append-only. A slot is written before g_learned_count covers
+// it (release), which pairs with the acquire load in IsEvaluationLoop. Only the
+// thread that holds g_learning appends; others skip their turn.
+constexpr int kMaxLearned = 32;
+CodeRange g_learned[kMaxLearned];
+std::atomic<int> g_learned_count{0};
+std::atomic<bool> g_learning{false};
+std::atomic<int> g_lessons{0};
+
+bool InLearned(uintptr_t pc) noexcept {
+  const int count = g_learned_count.load(std::memory_order_acquire);
+  for (int i = 0; i < count; ++i) {
+    if (g_learned[i].Contains(pc)) return true;
+  }
+  return false;
+}
+
+bool Learn(CodeRange range) noexcept {
+  const int count =
+      g_learned_count.load(std::memory_order_relaxed);  // only we change it
+  if (count == kMaxLearned) return false;
+  g_learned[count] = range;
+  g_learned_count.store(count + 1, std::memory_order_release);
+  return true;
+}
+
+// Walks this thread's stack; the function whose stack frame holds one of the
+// `loops` addresses runs an evaluation loop.
+bool LearnFromStack(const InterpreterCode& code, const uintptr_t* loops,
+                    int count) noexcept {
+  constexpr int kMaxDepth = 512;
+  unw_context_t context;
+  unw_cursor_t cursor;
+  if (unw_getcontext(&context) != 0 || unw_init_local(&cursor, &context) != 0)
+    return false;
+  bool learned = false;
+  for (int depth = 0; depth < kMaxDepth; ++depth) {
+    unw_word_t pc = 0, bottom = 0, top = 0;
+    unw_proc_info_t procedure;
+    unw_get_reg(&cursor, UNW_REG_IP, &pc);
+    unw_get_reg(&cursor, UNW_REG_SP, &bottom);
+    const bool interesting = code.module.Contains(pc - 1) &&
+                             !InLearned(pc - 1) &&
+                             unw_get_proc_info(&cursor, &procedure) == 0;
+    if (unw_step(&cursor) <= 0) break;
+    unw_get_reg(&cursor, UNW_REG_SP, &top);
+    for (int i = 0; interesting && i < count; ++i) {
+      if (loops[i] - bottom >= top - bottom) continue;
+      learned |= Learn({procedure.start_ip, procedure.end_ip});
+      break;
+    }
+  }
+  return learned;
+}
+
 }  // namespace
 
 void AddSplitParts(const char* path, const char* function,
@@ -181,6 +240,33 @@ const InterpreterCode* FindInterpreterCode() noexcept {
     __builtin_ia32_pause();
   return g_state.load(std::memory_order_acquire) == State::kKnown ? &g_code
                                                                   : nullptr;
+}
+
+bool IsEvaluationLoop(const InterpreterCode& code, uintptr_t pc) noexcept {
+  if (g_learned_count.load(std::memory_order_acquire) > 0) return InLearned(pc);
+  for (int i = 0; i < code.part_count; ++i) {
+    if (code.parts[i].Contains(pc)) return true;
+  }
+  return false;
+}
+
+bool LearnEvaluationLoops() noexcept {
+  constexpr int kMaxLessons = 256;
+  constexpr int kMaxLoops = 256;
+  // Relaxed: a bound on the effort, not on data.
+  if (g_lessons.load(std::memory_order_relaxed) >= kMaxLessons) return false;
+  const InterpreterCode* code = FindInterpreterCode();
+  uintptr_t loops[kMaxLoops];
+  const int count = LoopAddresses(loops, kMaxLoops);
+  if (code == nullptr || count == 0) return false;
+  // Acquire and release hand g_learned from one learner to the next.
+  if (g_learning.exchange(true, std::memory_order_acquire)) return false;
+  g_lessons.fetch_add(1, std::memory_order_relaxed);
+  const int saved_errno = errno;
+  const bool learned = LearnFromStack(*code, loops, count);
+  errno = saved_errno;
+  g_learning.store(false, std::memory_order_release);
+  return learned;
 }
 
 }  // namespace dstrace::stacks

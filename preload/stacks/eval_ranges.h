@@ -19,25 +19,27 @@ struct CodeRange {
 // The interpreter's code: the whole module and, within it, the parts of the
 // evaluation loop.
 struct InterpreterCode {
-  static constexpr int kMaxParts = 6;
+  static constexpr int kMaxParts = 8;
 
   CodeRange module;
   CodeRange parts[kMaxParts];
   int part_count;
-
-  bool IsEvaluationLoop(uintptr_t pc) const noexcept {
-    for (int i = 0; i < part_count; ++i) {
-      if (parts[i].Contains(pc)) return true;
-    }
-    return false;
-  }
 };
 
 // Null while no interpreter is known. The first call reads the module's symbol
 // table from its file: compilers split rarely executed bytecodes off into
-// "_PyEval_EvalFrameDefault.cold", which no dynamic symbol covers. Of a
-// stripped interpreter only the hot part is known.
+// "_PyEval_EvalFrameDefault.cold", which no dynamic symbol covers.
 const InterpreterCode* FindInterpreterCode() noexcept;
+
+// Whether the interpreter's code at `pc` belongs to the evaluation loop.
+bool IsEvaluationLoop(const InterpreterCode& code, uintptr_t pc) noexcept;
+
+// For interpreters without a symbol table (3.11+): finds out which functions on
+// this thread's stack run evaluation loops, from the structures that such a
+// loop keeps in its stack frame, and trusts what it learned more than symbol
+// names from then on. Tens of microseconds; stops trying after a while. True if
+// it learned something new.
+bool LearnEvaluationLoops() noexcept;
 
 // Adds the parts of `function` that the file's symbol table names
 // "<function>.<suffix>". Does nothing where the file cannot be read, has no

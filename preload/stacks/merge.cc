@@ -69,12 +69,29 @@ uintptr_t CallSite(const void* pc) noexcept {
 int LeftoverIndex(const InterpreterCode& code, const void* const* pcs,
                   int count) noexcept {
   for (int i = count - 1; i >= 0; --i) {
-    if (code.IsEvaluationLoop(CallSite(pcs[i]))) return i;
+    if (IsEvaluationLoop(code, CallSite(pcs[i]))) return i;
   }
   for (int i = 0; i < count; ++i) {
     if (code.module.Contains(CallSite(pcs[i]))) return i;
   }
   return count;
+}
+
+int CountLoops(const InterpreterCode& code, const void* const* pcs,
+               int count) noexcept {
+  int loops = 0;
+  for (int i = 0; i < count; ++i) {
+    const uintptr_t pc = CallSite(pcs[i]);
+    if (code.module.Contains(pc) && IsEvaluationLoop(code, pc)) ++loops;
+  }
+  return loops;
+}
+
+int CountRuns(const PyFrame* python, int count) noexcept {
+  int runs = 0;
+  for (int i = 0; i < count; ++i)
+    runs += (python[i].entry ? 1 : 0) + python[i].empty_loops;
+  return runs;
 }
 
 }  // namespace
@@ -89,11 +106,14 @@ int Merge(const void* const* pcs, int native_count, const PyFrame* python,
     merger.AddRemainingRuns();
     return merger.count();
   }
+  if (CountLoops(*code, pcs, native_count) < CountRuns(python, python_count)) {
+    LearnEvaluationLoops();
+  }
   const int leftover = LeftoverIndex(*code, pcs, native_count);
   for (int i = 0; i < native_count; ++i) {
     const uintptr_t pc = CallSite(pcs[i]);
     const bool inside = code->module.Contains(pc);
-    if (inside && code->IsEvaluationLoop(pc)) merger.AddRun();
+    if (inside && IsEvaluationLoop(*code, pc)) merger.AddRun();
     if (i == leftover) merger.AddRemainingRuns();
     if (!inside) merger.AddNative(pcs[i]);
   }

@@ -86,6 +86,22 @@ uintptr_t Bytecode(const PyLayout& layout, uintptr_t frame,
                                       sizeof(uintptr_t));
 }
 
+// The interpreter's own code runs under frames that it hides from tracebacks
+// (the one that checks what __init__ returned); like a function that has not
+// passed its prologue, they are before the first traceable instruction. Asked
+// only for small offsets, since it touches another cache line of the code
+// object.
+bool IsHidden(const PyLayout& layout, uintptr_t frame, uintptr_t code,
+              intptr_t lasti) noexcept {
+  constexpr intptr_t kLongestPrologue = 64;
+  constexpr uint8_t kOwnedByGenerator = 1;
+  constexpr intptr_t kCodeUnit = 2;
+  if (__builtin_expect(lasti >= kLongestPrologue, 1)) return false;
+  if (Load<uint8_t>(frame + layout.frame_owner) == kOwnedByGenerator)
+    return false;
+  return lasti < kCodeUnit * Load<int32_t>(code + layout.code_first_traceable);
+}
+
 // 3.12+.
 bool WalkShimmedFrames(const PyLayout& layout, uintptr_t frame,
                        Collector* frames) noexcept {
@@ -94,13 +110,14 @@ bool WalkShimmedFrames(const PyLayout& layout, uintptr_t frame,
       frames->EndLoop();
       continue;
     }
-    if (frames->Full()) return true;
     const uintptr_t code =
         Load<uintptr_t>(frame + layout.frame_code) & ~kReferenceTags;
     const auto instruction = Load<uintptr_t>(frame + layout.frame_instruction);
-    const uintptr_t bytecode = Bytecode(layout, frame, code);
-    frames->Add(code, ToOffset(static_cast<intptr_t>(instruction - bytecode)),
-                false);
+    const auto lasti =
+        static_cast<intptr_t>(instruction - Bytecode(layout, frame, code));
+    if (IsHidden(layout, frame, code, lasti)) continue;
+    if (frames->Full()) return true;
+    frames->Add(code, ToOffset(lasti), false);
   }
   return false;
 }
@@ -146,6 +163,30 @@ int CapturePython(PyFrame* out, int max, bool* truncated) noexcept {
   if (truncated != nullptr) *truncated = more;
   if (!more && frames.count > 0) out[frames.count - 1].entry = true;
   return frames.count;
+}
+
+int LoopAddresses(uintptr_t* out, int max) noexcept {
+  const PythonRuntime* python = FindPython();
+  if (python == nullptr || !PythonIsChecked()) return 0;
+  const auto thread_state = reinterpret_cast<uintptr_t>(python->this_thread());
+  if (thread_state == 0 || IsDoomed(*python, thread_state)) return 0;
+  const PyLayout& layout = python->layout;
+  int count = 0;
+  if (layout.frame_kind == FrameKind::kEntryFlag) {
+    auto cframe = Load<uintptr_t>(thread_state + layout.thread_frame);
+    for (; cframe != 0 && count < max;
+         cframe = Load<uintptr_t>(cframe + layout.cframe_previous)) {
+      out[count++] = cframe;
+    }
+  } else if (layout.frame_kind == FrameKind::kShim) {
+    uintptr_t frame = TopFrame(layout, thread_state);
+    for (; frame != 0 && count < max;
+         frame = Load<uintptr_t>(frame + layout.frame_previous)) {
+      if (Load<uint8_t>(frame + layout.frame_owner) >= kFirstShimOwner)
+        out[count++] = frame;
+    }
+  }
+  return count;
 }
 
 uint64_t CodeFingerprint(const void* code) noexcept {

@@ -82,6 +82,10 @@ constexpr size_t kPublishedSize = 81 * sizeof(uint64_t);
 // variables, the same distance in every version that has it; not published.
 constexpr uint16_t kVersionAfterFirstLine = 24;
 
+// _co_firsttraceable stands before co_extra, the table of copies where there is
+// one, and the bytecode; not published either.
+constexpr uint16_t kFirstTraceableBeforeBytecode = 16;
+
 class Words {
  public:
   explicit Words(const void* runtime) noexcept
@@ -136,6 +140,9 @@ std::optional<PyLayout> ReadPublished(const PublishedWords& at,
   }
   layout.code_version =
       static_cast<uint16_t>(layout.code_first_line + kVersionAfterFirstLine);
+  layout.code_first_traceable = static_cast<uint16_t>(
+      layout.code_bytecode - kFirstTraceableBeforeBytecode -
+      (layout.code_copies != 0 ? sizeof(uintptr_t) : 0));
   layout.object_type = words.Offset(at.object_type);
   layout.bytes_size = words.Offset(at.bytes_size);
   layout.bytes_data = words.Offset(at.bytes_size + 1u);

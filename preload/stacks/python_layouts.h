@@ -34,6 +34,7 @@ struct PyLayout {
   uint16_t thread_frame;  // PyThreadState to the frame, or to the cframe
   uint16_t cframe_frame;  // read through a cframe (3.11, 3.12)
   bool has_cframe;
+  uint16_t cframe_previous;  // to the enclosing loop's (3.11)
   uint16_t frame_previous;
   uint16_t frame_code;
   uint16_t frame_instruction;     // index, or pointer into the bytecode
@@ -42,6 +43,8 @@ struct PyLayout {
   uint16_t frame_bytecode_index;  // free-threaded 3.14+: which copy; or 0
   uint16_t code_bytecode;         // 3.11+
   uint16_t code_copies;           // free-threaded 3.14+: table of copies; or 0
+  uint16_t code_first_traceable;  // kShim: index of the first unit after the
+                                  // prologue
   uint16_t code_name;
   uint16_t code_qualified_name;  // 3.11+, or 0
   uint16_t code_file;
@@ -71,6 +74,7 @@ inline constexpr PyLayout kLayouts[] = {
      .thread_frame = 24,
      .cframe_frame = 0,
      .has_cframe = false,
+     .cframe_previous = 0,
      .frame_previous = 24,
      .frame_code = 32,
      .frame_instruction = 104,
@@ -79,6 +83,7 @@ inline constexpr PyLayout kLayouts[] = {
      .frame_bytecode_index = 0,
      .code_bytecode = 0,
      .code_copies = 0,
+     .code_first_traceable = 0,
      .code_name = 112,
      .code_qualified_name = 0,
      .code_file = 104,
@@ -101,6 +106,7 @@ inline constexpr PyLayout kLayouts[] = {
      .thread_frame = 24,
      .cframe_frame = 0,
      .has_cframe = false,
+     .cframe_previous = 0,
      .frame_previous = 24,
      .frame_code = 32,
      .frame_instruction = 104,
@@ -109,6 +115,7 @@ inline constexpr PyLayout kLayouts[] = {
      .frame_bytecode_index = 0,
      .code_bytecode = 0,
      .code_copies = 0,
+     .code_first_traceable = 0,
      .code_name = 112,
      .code_qualified_name = 0,
      .code_file = 104,
@@ -131,6 +138,7 @@ inline constexpr PyLayout kLayouts[] = {
      .thread_frame = 24,
      .cframe_frame = 0,
      .has_cframe = false,
+     .cframe_previous = 0,
      .frame_previous = 24,
      .frame_code = 32,
      .frame_instruction = 96,
@@ -139,6 +147,7 @@ inline constexpr PyLayout kLayouts[] = {
      .frame_bytecode_index = 0,
      .code_bytecode = 0,
      .code_copies = 0,
+     .code_first_traceable = 0,
      .code_name = 112,
      .code_qualified_name = 0,
      .code_file = 104,
@@ -161,6 +170,7 @@ inline constexpr PyLayout kLayouts[] = {
      .thread_frame = 56,
      .cframe_frame = 8,
      .has_cframe = true,
+     .cframe_previous = 16,
      .frame_previous = 48,
      .frame_code = 32,
      .frame_instruction = 56,
@@ -169,6 +179,7 @@ inline constexpr PyLayout kLayouts[] = {
      .frame_bytecode_index = 0,
      .code_bytecode = 184,
      .code_copies = 0,
+     .code_first_traceable = 0,
      .code_name = 120,
      .code_qualified_name = 128,
      .code_file = 112,
@@ -191,6 +202,7 @@ inline constexpr PyLayout kLayouts[] = {
      .thread_frame = 56,
      .cframe_frame = 0,
      .has_cframe = true,
+     .cframe_previous = 0,
      .frame_previous = 8,
      .frame_code = 0,
      .frame_instruction = 56,
@@ -199,6 +211,7 @@ inline constexpr PyLayout kLayouts[] = {
      .frame_bytecode_index = 0,
      .code_bytecode = 192,
      .code_copies = 0,
+     .code_first_traceable = 176,
      .code_name = 120,
      .code_qualified_name = 128,
      .code_file = 112,

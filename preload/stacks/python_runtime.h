@@ -37,6 +37,11 @@ bool PythonIsChecked() noexcept;
 // (then FindPython returns null from now on).
 bool CheckPython(const PythonRuntime& python, uintptr_t thread_state) noexcept;
 
+// Addresses inside the C stack frames of this thread's evaluation loops,
+// innermost first, of structures that the loop keeps in its own stack frame
+// (3.11+; before there are none). Some may lie elsewhere.
+int LoopAddresses(uintptr_t* out, int max) noexcept;
+
 template <typename T>
 inline T Load(uintptr_t address) noexcept {
   T value;

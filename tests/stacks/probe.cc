@@ -104,8 +104,9 @@ int CountLoops(void* const* pcs, int count) {
   if (code == nullptr) return 0;
   int loops = 0;
   for (int i = 0; i < count; ++i) {
-    loops +=
-        code->IsEvaluationLoop(reinterpret_cast<uintptr_t>(pcs[i]) - 1) ? 1 : 0;
+    loops += IsEvaluationLoop(*code, reinterpret_cast<uintptr_t>(pcs[i]) - 1)
+                 ? 1
+                 : 0;
   }
   return loops;
 }
