@@ -187,8 +187,7 @@ class ChunkReader:
         for number, wire, value in fields(self.data, start, end):
             if wire != BYTES:
                 raise FormatError("record %d has wire type %d" % (number, wire))
-            if number in (DICTIONARY_SLOTS = 4096
-TENSOR_ALLOC, TENSOR_FREE, STREAM_EVENT):
+            if number in (TENSOR_ALLOC, TENSOR_FREE, STREAM_EVENT):
                 self.add_tuple(number, value)
             elif number in RECORDS:
                 name = RECORDS[number]
