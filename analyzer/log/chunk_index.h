@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DSTRACE_ANALYZER_LOG_CHUNK_INDEX_H_
+#define DSTRACE_ANALYZER_LOG_CHUNK_INDEX_H_
+
+// Where the chunks of a trace file are.
+//
+//   | chunk | reserved | reserved | chunk | ... damaged ... | chunk | zeros
+//
+// The file is one protobuf message; the scan walks its top-level fields, of
+// any length. Where that breaks, it goes on at the next page that begins like
+// a page of ours, and notes what it skipped.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "analyzer/log/file.h"
+
+namespace dstrace::log {
+
+struct ChunkInfo {
+  uint64_t offset = 0;          // of the chunk's tag, in the file
+  uint64_t payload_offset = 0;  // of the payload's first byte, in the file
+  uint32_t committed = 0;       // bytes of payload that can be trusted
+  uint32_t thread = 0;
+  uint32_t sequence = 0;
+  uint64_t first_time = 0;  // nanoseconds, CLOCK_MONOTONIC
+  uint64_t last_time = 0;   // 0: still open
+  uint64_t events = 0;      // known after a first decode
+};
+
+struct ChunkIndex {
+  std::vector<ChunkInfo> chunks;   // in file order
+  std::vector<std::string> notes;  // what was skipped or cut off, with offsets
+};
+
+// Errors: not a trace, empty, no complete chunk header, unreadable.
+absl::StatusOr<ChunkIndex> IndexChunks(const File& file);
+
+}  // namespace dstrace::log
+
+#endif  // DSTRACE_ANALYZER_LOG_CHUNK_INDEX_H_

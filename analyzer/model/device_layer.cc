@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/device_layer.h"
+
+#include <limits>
+#include <utility>
+
+namespace dstrace::model {
+
+int DeviceLayer::DeviceOf(const DeviceEvent& event) const {
+  if (event.device == kHostIndex) return kHostIndex;
+  const bool known = event.device >= 0 && event.device < kMaxDevices;
+  return known ? event.device : default_device_;
+}
+
+DeviceLayer::Totals& DeviceLayer::TotalsOf(int device) {
+  const auto index = static_cast<size_t>(device);
+  if (index >= totals_.size()) totals_.resize(index + 1);
+  return totals_[index];
+}
+
+const DeviceLayer::Totals* DeviceLayer::FindTotals(int device) const {
+  if (device < 0 || static_cast<size_t>(device) >= totals_.size()) {
+    return nullptr;
+  }
+  return &totals_[static_cast<size_t>(device)];
+}
+
+bool DeviceLayer::seen(int device) const {
+  const Totals* const totals = FindTotals(device);
+  return totals != nullptr && totals->seen;
+}
+
+uint64_t DeviceLayer::bytes(int device) const {
+  const Totals* const totals = FindTotals(device);
+  return totals == nullptr ? 0 : totals->bytes;
+}
+
+uint64_t DeviceLayer::managed_bytes(int device) const {
+  const Totals* const totals = FindTotals(device);
+  return totals == nullptr ? 0 : totals->managed;
+}
+
+uint64_t DeviceLayer::owner_bytes(int device, OwnerId owner) const {
+  const Totals* const totals = FindTotals(device);
+  if (totals == nullptr || owner >= totals->by_owner.size()) return 0;
+  return totals->by_owner[owner];
+}
+
+bool DeviceLayer::owner_seen(int device, OwnerId owner) const {
+  const Totals* const totals = FindTotals(device);
+  return totals != nullptr && owner < totals->owner_seen.size() &&
+         totals->owner_seen[owner];
+}
+
+DeviceAllocation DeviceLayer::Make(const DeviceEvent& event, Layer layer) {
+  DeviceAllocation allocation;
+  allocation.size = event.size;
+  allocation.stack = event.stack;
+  allocation.owner = owners_.Of(event.stack);
+  allocation.layer = layer;
+  allocation.device = DeviceOf(event);
+  if (allocation.device == kHostIndex || layer == Layer::kHostPinned) {
+    allocation.device = kHostIndex;
+    allocation.layer = Layer::kHostPinned;
+  }
+  return allocation;
+}
+
+void DeviceLayer::Add(const DeviceAllocation& allocation) {
+  if (allocation.layer == Layer::kHostPinned) {
+    host_bytes_ += allocation.size;
+    return;
+  }
+  Totals& totals = TotalsOf(allocation.device);
+  if (allocation.layer == Layer::kManaged) {
+    totals.managed += allocation.size;
+    return;
+  }
+  totals.seen = true;
+  totals.bytes += allocation.size;
+  if (allocation.owner >= totals.by_owner.size()) {
+    totals.by_owner.resize(allocation.owner + 1);
+    totals.owner_seen.resize(allocation.owner + 1);
+  }
+  totals.by_owner[allocation.owner] += allocation.size;
+  totals.owner_seen[allocation.owner] = true;
+}
+
+void DeviceLayer::Remove(const DeviceAllocation& allocation) {
+  if (allocation.layer == Layer::kHostPinned) {
+    host_bytes_ -= allocation.size;
+    return;
+  }
+  Totals& totals = TotalsOf(allocation.device);
+  if (allocation.layer == Layer::kManaged) {
+    totals.managed -= allocation.size;
+    return;
+  }
+  totals.bytes -= allocation.size;
+  totals.by_owner[allocation.owner] -= allocation.size;
+}
+
+// An address that is already live had its free outside the hooks.
+void DeviceLayer::Insert(Table& table, uint64_t key,
+                         const DeviceAllocation& allocation) {
+  const auto [entry, added] = table.try_emplace(key, allocation);
+  if (!added) {
+    Remove(entry->second);
+    entry->second = allocation;
+  }
+  Add(allocation);
+}
+
+void DeviceLayer::Erase(Table& table, uint64_t key) {
+  if (key == 0) return;  // freeing NULL is allowed and common
+  const auto found = table.find(key);
+  if (found == table.end()) {
+    ++unmatched_frees_;
+    return;
+  }
+  Remove(found->second);
+  table.erase(found);
+}
+
+void DeviceLayer::Apply(const DeviceEvent& event) {
+  if (event.result != 0) return;
+  switch (event.kind) {
+    case DeviceKind::kAlloc:
+    case DeviceKind::kPoolAlloc:
+      return Insert(by_address_, event.address, Make(event, Layer::kDevice));
+    case DeviceKind::kManagedAlloc:
+      return Insert(by_address_, event.address, Make(event, Layer::kManaged));
+    case DeviceKind::kHostAlloc:
+      return Insert(by_address_, event.address,
+                    Make(event, Layer::kHostPinned));
+    // Either free gives back what either allocation made.
+    case DeviceKind::kFree:
+    case DeviceKind::kPoolFree:
+    case DeviceKind::kHostFree:
+      return Erase(by_address_, event.address);
+    case DeviceKind::kHostRegister:
+      return Insert(registered_, event.address,
+                    Make(event, Layer::kHostPinned));
+    case DeviceKind::kHostUnregister:
+      return Erase(registered_, event.address);
+    case DeviceKind::kArrayCreate:
+      return Insert(arrays_, event.handle, Make(event, Layer::kDevice));
+    case DeviceKind::kArrayDestroy:
+      return Erase(arrays_, event.handle);
+    case DeviceKind::kPhysicalCreate:
+      return CreatePhysical(event);
+    case DeviceKind::kPhysicalRetain:
+      return RetainPhysical(event);
+    case DeviceKind::kPhysicalRelease:
+      return ReleasePhysical(event.handle);
+    case DeviceKind::kMap:
+      return Map(event);
+    case DeviceKind::kUnmap:
+      return Unmap(event.address, event.size);
+    case DeviceKind::kContextDestroy:
+      return DestroyContext(event);
+    default:
+      return;  // changes no bytes that can be known from the call
+  }
+}
+
+void DeviceLayer::CreatePhysical(const DeviceEvent& event) {
+  Object object;
+  object.allocation = Make(event, Layer::kDevice);
+  object.handles = 1;
+  Add(object.allocation);
+  const ObjectId id = ++last_object_;
+  objects_.emplace(id, object);
+  // The driver may give a released number again while its old object is still
+  // mapped; that one goes on under its id.
+  handles_[event.handle] = id;
+}
+
+void DeviceLayer::RetainPhysical(const DeviceEvent& event) {
+  auto handle = handles_.find(event.handle);
+  if (handle == handles_.end()) {
+    ObjectId id = 0;
+    const auto mapping = mappings_.find(event.address);
+    if (event.address != 0 && mapping != mappings_.end()) {
+      id = mapping->second.object;
+    }
+    handle = handles_.emplace(event.handle, id).first;
+  }
+  const auto object = objects_.find(handle->second);
+  if (object != objects_.end()) ++object->second.handles;
+}
+
+void DeviceLayer::ReleasePhysical(uint64_t handle) {
+  const auto found = handles_.find(handle);
+  if (found == handles_.end()) {
+    ++unmatched_frees_;
+    return;
+  }
+  const ObjectId id = found->second;
+  const auto object = objects_.find(id);
+  if (object == objects_.end()) {
+    handles_.erase(found);
+    return;
+  }
+  if (object->second.handles > 0) --object->second.handles;
+  if (object->second.handles == 0) handles_.erase(found);
+  DropIfUnused(id);
+}
+
+void DeviceLayer::Map(const DeviceEvent& event) {
+  const auto handle = handles_.find(event.handle);
+  const ObjectId id = handle == handles_.end() ? 0 : handle->second;
+  // What was mapped here must have been unmapped outside the hooks.
+  Unmap(event.address, event.size);
+  mappings_[event.address] = Mapping{event.size, id};
+  const auto object = objects_.find(id);
+  if (object != objects_.end()) ++object->second.mappings;
+}
+
+void DeviceLayer::Unmap(uint64_t address, uint64_t size) {
+  const uint64_t room = std::numeric_limits<uint64_t>::max() - address;
+  const uint64_t end = address + (size < room ? size : room);
+  auto at = mappings_.lower_bound(address);
+  while (at != mappings_.end() && (at->first < end || at->first == address)) {
+    const ObjectId id = at->second.object;
+    at = mappings_.erase(at);
+    const auto object = objects_.find(id);
+    if (object == objects_.end()) continue;
+    --object->second.mappings;
+    DropIfUnused(id);
+  }
+}
+
+void DeviceLayer::DropIfUnused(ObjectId id) {
+  const auto object = objects_.find(id);
+  if (object->second.handles > 0 || object->second.mappings > 0) return;
+  Remove(object->second.allocation);
+  objects_.erase(object);
+}
+
+// Resetting a primary context frees all that was allocated in it. Destroying
+// another context frees its share, which is not known; the program is expected
+// to free first.
+void DeviceLayer::DestroyContext(const DeviceEvent& event) {
+  if (event.api.find("PrimaryCtxReset") == std::string_view::npos &&
+      event.api.find("DeviceReset") == std::string_view::npos) {
+    return;
+  }
+  const int device = DeviceOf(event);
+  for (Table* const table : {&by_address_, &arrays_}) {
+    for (auto at = table->begin(); at != table->end();) {
+      const auto current = at++;
+      if (current->second.device != device) continue;
+      Remove(current->second);
+      table->erase(current);
+    }
+  }
+}
+
+}  // namespace dstrace::model

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DSTRACE_ANALYZER_MODEL_DEVICE_LAYER_H_
+#define DSTRACE_ANALYZER_MODEL_DEVICE_LAYER_H_
+
+// What the driver holds for the process, by the calls that made it so.
+//
+//   counted as device memory   cuMemAlloc*, stream-ordered allocations, arrays,
+//                              cuMemCreate on a device
+//   beside it                  pinned host memory, managed memory
+//   no bytes                   address ranges, mappings, what another process
+//                              shared (IPC, imported handles)
+//
+// Physical memory of cuMemCreate lives as long as a handle or a mapping holds
+// it: cuMemRelease while mapped gives nothing back before cuMemUnmap.
+//
+// Not thread-safe. Bytes as asked for; the driver's rounding is not visible.
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "analyzer/model/events.h"
+#include "analyzer/model/owners.h"
+
+namespace dstrace::model {
+
+// Devices above are taken for the default one; no machine has as many.
+inline constexpr int kMaxDevices = 1024;
+
+struct DeviceAllocation {
+  uint64_t size = 0;
+  StackId stack = 0;
+  OwnerId owner = kOwnerUnknown;
+  int device = 0;
+  Layer layer = Layer::kDevice;
+};
+
+class DeviceLayer {
+ public:
+  // `owners` must outlive this. `default_device` stands in where an event does
+  // not know its device.
+  DeviceLayer(Owners* owners, int default_device)
+      : owners_(*owners), default_device_(default_device) {}
+
+  // Applies one event; failed calls change nothing.
+  void Apply(const DeviceEvent& event);
+
+  // The device an event is about, default included; kHostIndex for the host.
+  [[nodiscard]] int DeviceOf(const DeviceEvent& event) const;
+
+  // Whether any device memory of this device was ever allocated.
+  [[nodiscard]] bool seen(int device) const;
+  [[nodiscard]] uint64_t bytes(int device) const;
+  [[nodiscard]] uint64_t managed_bytes(int device) const;
+  [[nodiscard]] uint64_t owner_bytes(int device, OwnerId owner) const;
+  [[nodiscard]] bool owner_seen(int device, OwnerId owner) const;
+  [[nodiscard]] uint64_t host_pinned_bytes() const { return host_bytes_; }
+  [[nodiscard]] uint64_t unmatched_frees() const { return unmatched_frees_; }
+
+  // Calls `use(const DeviceAllocation&)` for all that is live.
+  template <typename Use>
+  void ForEachLive(Use use) const {
+    for (const auto& [address, allocation] : by_address_) use(allocation);
+    for (const auto& [address, allocation] : registered_) use(allocation);
+    for (const auto& [handle, allocation] : arrays_) use(allocation);
+    for (const auto& [id, object] : objects_) use(object.allocation);
+  }
+
+ private:
+  using ObjectId = uint64_t;
+  struct Object {  // of cuMemCreate
+    DeviceAllocation allocation;
+    uint64_t handles = 0;
+    uint64_t mappings = 0;
+  };
+  struct Mapping {
+    uint64_t size = 0;
+    ObjectId object = 0;  // 0: another process's memory
+  };
+  struct Totals {
+    bool seen = false;
+    uint64_t bytes = 0;
+    uint64_t managed = 0;
+    std::vector<uint64_t> by_owner;
+    std::vector<bool> owner_seen;
+  };
+  using Table = absl::flat_hash_map<uint64_t, DeviceAllocation>;
+
+  DeviceAllocation Make(const DeviceEvent& event, Layer layer);
+  void Add(const DeviceAllocation& allocation);
+  void Remove(const DeviceAllocation& allocation);
+  void Insert(Table& table, uint64_t key, const DeviceAllocation& allocation);
+  void Erase(Table& table, uint64_t key);
+  void CreatePhysical(const DeviceEvent& event);
+  void RetainPhysical(const DeviceEvent& event);
+  void ReleasePhysical(uint64_t handle);
+  void Map(const DeviceEvent& event);
+  void Unmap(uint64_t address, uint64_t size);
+  void DropIfUnused(ObjectId id);
+  void DestroyContext(const DeviceEvent& event);
+  Totals& TotalsOf(int device);
+  [[nodiscard]] const Totals* FindTotals(int device) const;
+
+  Owners& owners_;
+  const int default_device_;
+  Table by_address_;  // device, managed and pinned host allocations
+  Table registered_;  // host ranges pinned after the fact
+  Table arrays_;      // by handle
+  absl::flat_hash_map<ObjectId, Object> objects_;
+  absl::flat_hash_map<uint64_t, ObjectId> handles_;  // 0: another process's
+  std::map<uint64_t, Mapping> mappings_;             // by address
+  ObjectId last_object_ = 0;
+  std::vector<Totals> totals_;  // by device
+  uint64_t host_bytes_ = 0;
+  uint64_t unmatched_frees_ = 0;
+};
+
+}  // namespace dstrace::model
+
+#endif  // DSTRACE_ANALYZER_MODEL_DEVICE_LAYER_H_

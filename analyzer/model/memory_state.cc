@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/memory_state.h"
+
+#include <algorithm>
+
+namespace dstrace::model {
+namespace {
+
+uint64_t Distance(uint64_t a, uint64_t b) { return a > b ? a - b : b - a; }
+
+uint64_t Minus(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+}  // namespace
+
+uint64_t Anchor::UsedWhen(uint64_t now) const {
+  return now >= layer_bytes ? used + (now - layer_bytes)
+                            : Minus(used, layer_bytes - now);
+}
+
+MemoryState::PerDevice& MemoryState::Slot(int device) {
+  const auto slot = static_cast<size_t>(device + 1);
+  if (slot >= devices_.size()) devices_.resize(slot + 1);
+  return devices_[slot];
+}
+
+const MemoryState::PerDevice* MemoryState::Find(int device) const {
+  const auto slot = static_cast<size_t>(device + 1);
+  return slot < devices_.size() ? &devices_[slot] : nullptr;
+}
+
+int MemoryState::Apply(const TensorAlloc& event) {
+  tensor_layer_.Alloc(event);
+  const int device = DeviceOfTensor(event.torch_device);
+  SettleCheck(device, event.thread);
+  return device;
+}
+
+int MemoryState::Apply(const TensorFree& event) {
+  tensor_layer_.Free(event);
+  const int device = DeviceOfTensor(event.torch_device);
+  SettleCheck(device, event.thread);
+  return device;
+}
+
+int MemoryState::Apply(const DeviceEvent& event) {
+  const int device = device_layer_.DeviceOf(event);
+  device_layer_.Apply(event);
+  if (event.result != 0) return device;
+  if (event.kind == DeviceKind::kContextCreate && device >= 0) {
+    PerDevice& state = Slot(device);
+    // Others' memory can only be told from ours by a sample before.
+    if (!state.context_created && state.outside_layer.has_value()) {
+      state.before_first_context = *state.outside_layer;
+    }
+    state.context_created = state.context_open = true;
+  } else if (event.kind == DeviceKind::kUnmap) {
+    tensor_layer_.ForgetPending(event.address, event.size);
+  }
+  return device;
+}
+
+int MemoryState::Apply(const MemorySample& event) {
+  const int index =
+      event.device >= 0 && event.device < kMaxDevices ? event.device : 0;
+  if (event.total_bytes == 0 || event.free_bytes > event.total_bytes) {
+    return index;
+  }
+  Anchor anchor;
+  anchor.time_ns = event.time;
+  anchor.total = event.total_bytes;
+  anchor.used = event.total_bytes - event.free_bytes;
+  anchor.layer_bytes = device_layer_.bytes(index);
+  PerDevice& device = Slot(index);
+  device.anchor = anchor;
+  if (!device.first_anchor.has_value()) device.first_anchor = anchor;
+  if (event.reason == SampleReason::kContext ||
+      event.reason == SampleReason::kFirst) {
+    OnContextSample(device, anchor);
+  }
+  return index;
+}
+
+// A context costs what the samples around its creation differ by, beyond the
+// device layer. Without one before the first context, its cost and the memory
+// of other processes cannot be told apart.
+void MemoryState::OnContextSample(PerDevice& device, const Anchor& anchor) {
+  const uint64_t outside = Minus(anchor.used, anchor.layer_bytes);
+  if (device.context_open) {
+    if (device.outside_layer.has_value()) {
+      device.context += Minus(outside, *device.outside_layer);
+    } else {
+      device.context = outside;
+      device.context_includes_others = true;
+    }
+    device.context_open = false;
+  }
+  device.outside_layer = outside;
+}
+
+int MemoryState::Apply(const TorchTotals& event) {
+  const int index = DeviceOfTensor(event.torch_device);
+  PerDevice& device = Slot(index);
+  device.reported_reserved = event.reserved;
+  if (device.check_waits) SettleCheck(index, device.check_thread);
+  CompareReserved(index, event, device.check);
+  ++device.check.reports;
+  const uint64_t error =
+      Distance(event.allocated, tensor_layer_.live_bytes(index));
+  if (error == 0) return index;
+  device.check_waits = true;
+  device.check_thread = event.thread;
+  device.check_allocated = event.allocated;
+  device.check_error = error;
+  return index;
+}
+
+void MemoryState::CompareReserved(int index, const TorchTotals& event,
+                                  TorchCheck& check) {
+  if (!device_layer_.owner_seen(index, kOwnerTorch)) return;
+  const uint64_t error =
+      Distance(event.reserved, device_layer_.owner_bytes(index, kOwnerTorch));
+  ++check.reserved_reports;
+  if (error != 0) ++check.reserved_mismatches;
+  check.largest_reserved_error = std::max(check.largest_reserved_error, error);
+}
+
+// Torch's totals hold after an event of the same call; whether they stand
+// before or after it in the log is the recorder's choice.
+void MemoryState::SettleCheck(int index, uint32_t thread) {
+  PerDevice& device = Slot(index);
+  if (!device.check_waits || device.check_thread != thread) return;
+  device.check_waits = false;
+  const uint64_t error =
+      Distance(device.check_allocated, tensor_layer_.live_bytes(index));
+  if (error == 0) return;
+  ++device.check.mismatches;
+  device.check.largest_error =
+      std::max(device.check.largest_error, std::min(error, device.check_error));
+}
+
+void MemoryState::Finish() {
+  for (size_t slot = 0; slot < devices_.size(); ++slot) {
+    SettleCheck(static_cast<int>(slot) - 1, devices_[slot].check_thread);
+  }
+}
+
+bool MemoryState::has_device_layer(int device) const {
+  const PerDevice* const state = Find(device);
+  return device_layer_.seen(device) ||
+         (state != nullptr && state->anchor.has_value());
+}
+
+uint64_t MemoryState::TorchReserved(int device) const {
+  const PerDevice* const state = Find(device);
+  uint64_t reserved = 0;
+  if (device_layer_.owner_seen(device, kOwnerTorch)) {
+    reserved = device_layer_.owner_bytes(device, kOwnerTorch);
+  } else if (state != nullptr) {
+    reserved = state->reported_reserved;
+  }
+  return std::max(reserved, tensor_layer_.live_bytes(device));
+}
+
+Level MemoryState::LevelOf(int device) const {
+  Level level;
+  level.live = tensor_layer_.live_bytes(device);
+  level.reserved = TorchReserved(device);
+  const PerDevice* const state = Find(device);
+  const uint64_t bytes = device_layer_.bytes(device);
+  if (state != nullptr && state->anchor.has_value()) {
+    level.used = state->anchor->UsedWhen(bytes);
+  } else if (device_layer_.seen(device)) {
+    level.used = bytes;
+  } else {
+    level.used = level.live;
+  }
+  return level;
+}
+
+}  // namespace dstrace::model

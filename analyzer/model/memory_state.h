@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DSTRACE_ANALYZER_MODEL_MEMORY_STATE_H_
+#define DSTRACE_ANALYZER_MODEL_MEMORY_STATE_H_
+
+// All memory of the process at one instant of the replay, both layers.
+//
+// Not thread-safe. Memory is proportional to what is live.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "analyzer/model/device_layer.h"
+#include "analyzer/model/events.h"
+#include "analyzer/model/owners.h"
+#include "analyzer/model/run.h"
+#include "analyzer/model/tensor_layer.h"
+#include "analyzer/model/timeline.h"
+
+namespace dstrace::model {
+
+// A cuMemGetInfo answer, with what the device layer had at that instant.
+struct Anchor {
+  uint64_t time_ns = 0;
+  uint64_t used = 0;
+  uint64_t total = 0;
+  uint64_t layer_bytes = 0;
+
+  // The sample brought to an instant at which the layer has `now` bytes.
+  [[nodiscard]] uint64_t UsedWhen(uint64_t now) const;
+};
+
+class MemoryState {
+ public:
+  MemoryState(const Stacks& stacks, int default_device)
+      : owners_(stacks), device_layer_(&owners_, default_device) {}
+  MemoryState(const MemoryState&) = delete;
+  MemoryState& operator=(const MemoryState&) = delete;
+
+  // Each returns the device the event is about.
+  int Apply(const TensorAlloc& event);
+  int Apply(const TensorFree& event);
+  int Apply(const DeviceEvent& event);
+  int Apply(const MemorySample& event);
+  int Apply(const TorchTotals& event);
+  void Apply(const StreamEvent& event) { tensor_layer_.Apply(event); }
+  // Settles what waits for a later event; call at the end of the replay.
+  void Finish();
+
+  [[nodiscard]] Level LevelOf(int device) const;
+  // What torch holds of the driver's memory, live bytes at least.
+  [[nodiscard]] uint64_t TorchReserved(int device) const;
+  // False: no driver call and no sample told about this device.
+  [[nodiscard]] bool has_device_layer(int device) const;
+
+  [[nodiscard]] const DeviceLayer& device_layer() const {
+    return device_layer_;
+  }
+  [[nodiscard]] const TensorLayer& tensor_layer() const {
+    return tensor_layer_;
+  }
+  [[nodiscard]] const Owners& owners() const { return owners_; }
+  [[nodiscard]] Owners& owners() { return owners_; }
+
+  struct PerDevice {
+    std::optional<Anchor> anchor;        // the last sample
+    std::optional<Anchor> first_anchor;  // the first one
+    uint64_t reported_reserved = 0;      // by torch
+    TorchCheck check;
+    // Context accounting, see OnContextSample.
+    bool context_created = false;
+    bool context_open = false;  // created, not yet measured
+    std::optional<uint64_t> outside_layer;
+    uint64_t before_first_context = 0;
+    uint64_t context = 0;
+    bool context_includes_others = false;
+    // Torch totals that a tensor event of the same call may still explain.
+    bool check_waits = false;
+    uint32_t check_thread = 0;
+    uint64_t check_allocated = 0;
+    uint64_t check_error = 0;
+  };
+  // Null: nothing was seen of this device.
+  [[nodiscard]] const PerDevice* Find(int device) const;
+
+ private:
+  PerDevice& Slot(int device);
+  void OnContextSample(PerDevice& device, const Anchor& anchor);
+  void CompareReserved(int index, const TorchTotals& event, TorchCheck& check);
+  void SettleCheck(int index, uint32_t thread);
+
+  Owners owners_;
+  DeviceLayer device_layer_;
+  TensorLayer tensor_layer_;
+  std::vector<PerDevice> devices_;  // by index + 1
+};
+
+}  // namespace dstrace::model
+
+#endif  // DSTRACE_ANALYZER_MODEL_MEMORY_STATE_H_
