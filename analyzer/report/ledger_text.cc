@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/report/ledger_text.h"
+
+#include <functional>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "analyzer/report/format.h"
+#include "analyzer/report/view.h"
+
+namespace dstrace::report {
+namespace {
+
+using model::Ledger;
+using model::Snapshot;
+
+constexpr size_t kNameWidth = 40;
+constexpr size_t kColumnWidth = 19;
+constexpr uint64_t kOldSample = 100'000'000;  // ns
+
+class Table {
+ public:
+  Table(const std::vector<const Snapshot*>& snapshots, const Style& style)
+      : snapshots_(snapshots), style_(style) {}
+
+  // A row of bytes; left out when every column is 0 and it is not `always`.
+  void Row(const std::string& name, bool always,
+           const std::function<int64_t(const Ledger&)>& get) {
+    std::string line = PadRight(Fit(name, kNameWidth), kNameWidth);
+    bool any = always;
+    for (const Snapshot* snapshot : snapshots_) {
+      const int64_t value = get(snapshot->ledger);
+      any = any || value != 0;
+      absl::StrAppend(&line, PadLeft(Mebibytes(value), kColumnWidth));
+    }
+    if (any) absl::StrAppend(&out_, "  ", line, "\n");
+  }
+
+  void Text(const std::string& name,
+            const std::function<std::string(const Snapshot&)>& get) {
+    std::string line = PadRight(name, kNameWidth);
+    for (const Snapshot* snapshot : snapshots_) {
+      absl::StrAppend(&line, PadLeft(get(*snapshot), kColumnWidth));
+    }
+    absl::StrAppend(&out_, "  ", style_.Dim(line), "\n");
+  }
+
+  std::string Take() { return std::move(out_); }
+
+ private:
+  const std::vector<const Snapshot*>& snapshots_;
+  const Style& style_;
+  std::string out_;
+};
+
+int64_t Unexplained(const Ledger& ledger) {
+  return ledger.residual - static_cast<int64_t>(ledger.context) -
+         static_cast<int64_t>(ledger.before_first_context);
+}
+
+int64_t Known(const Ledger& ledger) {
+  int64_t sum = static_cast<int64_t>(ledger.torch_live + ledger.torch_cached);
+  for (const auto& [owner, bytes] : ledger.libraries)
+    sum += static_cast<int64_t>(bytes);
+  return sum;
+}
+
+std::string Title(const Snapshot& snapshot) {
+  return Fit(absl::StrCat(snapshot.name == "peak" || snapshot.name == "end" ||
+                                  snapshot.name.starts_with("mark:")
+                              ? snapshot.name
+                              : "at",
+                          " ", Duration(snapshot.time_ns)),
+             kColumnWidth - 1);
+}
+
+void Rows(Table& table, const std::vector<const Snapshot*>& snapshots) {
+  table.Row("torch, tensors", true,
+            [](const Ledger& l) { return l.torch_live; });
+  table.Row("torch, cached (no tensor uses it)", true,
+            [](const Ledger& l) { return l.torch_cached; });
+  std::set<std::string> owners;
+  for (const Snapshot* snapshot : snapshots) {
+    for (const auto& [owner, bytes] : snapshot->ledger.libraries)
+      owners.insert(owner);
+  }
+  for (const std::string& owner : owners) {
+    table.Row(OwnerName(owner), false, [&](const Ledger& l) -> int64_t {
+      const auto it = l.libraries.find(owner);
+      return it == l.libraries.end() ? 0 : static_cast<int64_t>(it->second);
+    });
+  }
+  table.Row("CUDA context, as it grew when made", false,
+            [](const Ledger& l) { return l.context; });
+  table.Row("in use by others before this process", false,
+            [](const Ledger& l) { return l.before_first_context; });
+}
+
+void Sum(Table& table, const std::vector<const Snapshot*>& snapshots) {
+  bool all_known = true;
+  for (const Snapshot* s : snapshots)
+    all_known = all_known && s->ledger.device_used_known;
+  const std::string line(12, '-');
+  if (!all_known) {
+    table.Text("", [&](const Snapshot&) { return line; });
+    table.Row("sum (device use was never sampled)", true,
+              [](const Ledger& l) { return Known(l) + l.residual; });
+    return;
+  }
+  table.Row("unexplained (modules, later processes)", true, Unexplained);
+  table.Text("", [&](const Snapshot&) { return line; });
+  table.Row("device used, as nvidia-smi shows it", true,
+            [](const Ledger& l) { return l.device_used; });
+}
+
+// Remarks under the table that a reader needs to trust or doubt it.
+std::string Remarks(const model::Device& device,
+                    const std::vector<const Snapshot*>& snapshots,
+                    const Style& style) {
+  std::string out;
+  const auto say = [&](const std::string& text) {
+    absl::StrAppend(&out, "  ", style.Dim(Wrap(text, 98, "  ")), "\n");
+  };
+  for (const Snapshot* s : snapshots) {
+    if (s->ledger.device_used_known && s->ledger.sample_age_ns > kOldSample) {
+      say(absl::StrCat("The sample nearest to \"", s->name, "\" is ",
+                       Duration(s->ledger.sample_age_ns), " away."));
+    }
+  }
+  const model::TorchCheck& check = device.torch_check;
+  if (check.mismatches > 0) {
+    say(absl::StrCat("torch's own totals differ from these in ",
+                     Count(check.mismatches), " of ", Count(check.reports),
+                     " reports, by up to ", Bytes(check.largest_error), "."));
+  } else if (check.reports > 0) {
+    say(absl::StrCat("torch's own totals agree to the byte in all ",
+                     Count(check.reports), " reports."));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string LedgerText(const model::Device& device,
+                       const std::vector<const Snapshot*>& snapshots,
+                       uint64_t device_total, const Style& style) {
+  Table table(snapshots, style);
+  table.Text("MiB", Title);
+  Rows(table, snapshots);
+  Sum(table, snapshots);
+  if (device_total > 0)
+    table.Row("device total", true,
+              [&](const Ledger&) { return device_total; });
+  table.Row("of cached: freed, a stream may still use", false,
+            [](const Ledger& l) { return l.torch_stream_pending; });
+  table.Row("pinned host memory (not on the device)", false,
+            [](const Ledger& l) { return l.host_pinned; });
+  return absl::StrCat(table.Take(), Remarks(device, snapshots, style));
+}
+
+}  // namespace dstrace::report

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/report/verdict.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "analyzer/report/format.h"
+
+namespace dstrace::report {
+namespace {
+
+using model::Ledger;
+
+constexpr uint64_t kWorthNaming =
+    32ull << 20;  // parts of the gap below it are "other"
+
+// Device bytes as far as they are known.
+uint64_t Used(const Ledger& ledger) {
+  if (ledger.device_used_known) return ledger.device_used;
+  uint64_t used = ledger.torch_reserved;
+  for (const auto& [owner, bytes] : ledger.libraries) used += bytes;
+  return used;
+}
+
+// "asked by train.py:12 in main via a -> b"
+std::string Who(const attribution::Story& story) {
+  if (story.via.empty()) return absl::StrCat("asked by ", story.asked_by);
+  return absl::StrCat("asked by ", story.asked_by, " via ", story.via);
+}
+
+std::string WithAdvice(std::string sentence, const attribution::Story& story) {
+  if (story.rule == nullptr || story.rule->advice.empty()) return sentence;
+  return absl::StrCat(sentence, " Change: ", story.rule->advice);
+}
+
+// What lies between nvidia-smi and torch's allocated bytes, largest first.
+std::string Gap(const Ledger& ledger) {
+  std::vector<std::pair<uint64_t, std::string>> parts;
+  uint64_t small = 0;
+  const auto add = [&](uint64_t bytes, const std::string& name) {
+    if (bytes >= kWorthNaming) {
+      parts.emplace_back(bytes, name);
+    } else {
+      small += bytes;
+    }
+  };
+  add(ledger.torch_cached, "torch's cache");
+  for (const auto& [owner, bytes] : ledger.libraries)
+    add(bytes, OwnerName(owner));
+  if (ledger.residual > 0) {
+    add(static_cast<uint64_t>(ledger.residual),
+        "CUDA context and others outside this account");
+  }
+  if (small > 0) parts.emplace_back(small, "smaller parts");
+  std::stable_sort(
+      parts.begin(), parts.end(),
+      [](const auto& a, const auto& b) { return a.first > b.first; });
+  return absl::StrJoin(parts, ", ", [](std::string* out, const auto& part) {
+    absl::StrAppend(out, Bytes(part.first), " ", part.second);
+  });
+}
+
+std::string Totals(const Ledger& ledger) {
+  const uint64_t used = Used(ledger);
+  const std::string smi =
+      ledger.device_used_known
+          ? absl::StrCat("nvidia-smi would show ", Bytes(used))
+          : absl::StrCat("nvidia-smi would show at least ", Bytes(used),
+                         " (never sampled)");
+  if (ledger.torch_reserved == 0) {
+    return absl::StrCat(
+        smi, "; torch holds nothing",
+        Gap(ledger).empty() ? "." : absl::StrCat(": ", Gap(ledger), "."));
+  }
+  const std::string torch =
+      absl::StrCat("torch says ", Bytes(ledger.torch_live), " allocated, ",
+                   Bytes(ledger.torch_reserved), " reserved");
+  if (used <= ledger.torch_live) return absl::StrCat(smi, "; ", torch, ".");
+  return absl::StrCat(smi, "; ", torch, ". The gap of ",
+                      Bytes(used - ledger.torch_live), " is ", Gap(ledger),
+                      ".");
+}
+
+// Bytes of rows that carry the same tag.
+std::map<std::string, uint64_t> ByTag(const std::vector<Row>& rows) {
+  std::map<std::string, uint64_t> sums;
+  for (const Row& row : rows) {
+    sums[row.story->rule != nullptr ? row.story->rule->tag : ""] += row.bytes;
+  }
+  return sums;
+}
+
+// The asker whose segments exceed most what its own tensors still use: what
+// made torch reserve what is now cached. Null: nobody is known.
+const Row* CacheMaker(const std::vector<Row>& growth,
+                      const std::vector<Row>& holders) {
+  std::map<std::string, uint64_t> live = ByTag(holders);
+  std::map<std::string, uint64_t> reserved = ByTag(growth);
+  const Row* best = nullptr;
+  int64_t most = 0;
+  for (const Row& row : growth) {
+    const std::string tag =
+        row.story->rule != nullptr ? row.story->rule->tag : "";
+    const auto excess =
+        static_cast<int64_t>(std::min(reserved[tag], row.bytes)) -
+        static_cast<int64_t>(tag.empty() ? 0 : live[tag]);
+    if (excess <= most) continue;
+    most = excess;
+    best = &row;
+  }
+  return best;
+}
+
+std::string CacheSentence(const Ledger& ledger, const Row* maker) {
+  std::string text =
+      absl::StrCat("Most of it, ", Bytes(ledger.torch_cached), " (",
+                   Share(ledger.torch_cached, Used(ledger)),
+                   "), is torch's cache: no tensor");
+  absl::StrAppend(&text, " uses it");
+  if (ledger.torch_stream_pending > 0) {
+    absl::StrAppend(&text, ", ", Bytes(ledger.torch_stream_pending),
+                    " still waits for a stream");
+  }
+  absl::StrAppend(&text, ".");
+  if (maker == nullptr)
+    return absl::StrCat(text,
+                        " torch.cuda.empty_cache() returns what is free.");
+  const attribution::Story& story = *maker->story;
+  absl::StrAppend(&text, " ", Bytes(maker->bytes), " was reserved for ",
+                  LabelOf(story, "tensors freed since"), ", ", Who(story), ".");
+  if (story.rule == nullptr || story.rule->advice.empty()) {
+    return absl::StrCat(text,
+                        " torch.cuda.empty_cache() returns what is free.");
+  }
+  return WithAdvice(text, story);
+}
+
+// The tag (or, untagged, the asker) that holds most; its bytes over all rows.
+std::pair<const Row*, uint64_t> Largest(const std::vector<Row>& holders) {
+  const std::map<std::string, uint64_t> sums = ByTag(holders);
+  const Row* best = nullptr;
+  uint64_t most = 0;
+  for (const Row& row : holders) {
+    const uint64_t bytes =
+        row.story->rule != nullptr ? sums.at(row.story->rule->tag) : row.bytes;
+    if (bytes > most) {
+      most = bytes;
+      best = &row;
+    }
+  }
+  return {best, most};
+}
+
+std::string HolderSentence(const Ledger& ledger, const Row& row,
+                           uint64_t bytes) {
+  const uint64_t used = Used(ledger);
+  const std::string opening =
+      bytes * 2 > used ? "Most of it" : "The largest part";
+  const std::string kind = row.layer == model::Layer::kTensor
+                               ? "tensors"
+                               : OwnerName(row.owner) + "'s own memory";
+  const std::string text = absl::StrCat(
+      opening, ", ", Bytes(bytes), " (", Share(bytes, used), "), is ",
+      LabelOf(*row.story, kind), ", ", Who(*row.story), ".");
+  return WithAdvice(text, *row.story);
+}
+
+}  // namespace
+
+std::vector<std::string> Verdict(View& view, const model::Device& device,
+                                 const model::Snapshot& snapshot) {
+  const Ledger& ledger = snapshot.ledger;
+  std::vector<std::string> out;
+  if (Used(ledger) == 0 && ledger.torch_live == 0) return out;
+  out.push_back(Totals(ledger));
+  const std::vector<Row> holders = Holders(view, snapshot);
+  const auto [row, bytes] = Largest(holders);
+  if (ledger.torch_cached > bytes && ledger.torch_cached * 4 > Used(ledger)) {
+    out.push_back(
+        CacheSentence(ledger, CacheMaker(TorchGrowth(view, device), holders)));
+  } else if (row != nullptr) {
+    out.push_back(HolderSentence(ledger, *row, bytes));
+  }
+  return out;
+}
+
+}  // namespace dstrace::report
