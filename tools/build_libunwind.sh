@@ -91,14 +91,32 @@ flush_traced_frames() {
   }
 }
 
+# glibc 2.33 turned stat and fstat into exports of their own; libdstrace.so has
+# to load on older ones, so they go through the functions that came before.
+write_floor_header() {
+  cat >"$1" <<EOF
+#include "$repo/cmake/glibc_floor.h"
+#ifndef __ASSEMBLER__
+#include <sys/stat.h>
+int __xstat(int, const char *, struct stat *);
+int __fxstat(int, int, struct stat *);
+__asm__(".symver __xstat,__xstat@GLIBC_2.2.5");
+__asm__(".symver __fxstat,__fxstat@GLIBC_2.2.5");
+#define stat(path, out) __xstat(1, path, out)
+#define fstat(fd, out) __fxstat(1, fd, out)
+#endif
+EOF
+}
+
 build() {
   cd "$work"/src/libunwind-*/
+  write_floor_header "$work/floor.h"
   flush_traced_frames
   autoreconf -i
   # Initial-exec TLS: the library is preloaded, and its per-thread cache must
   # not go through __tls_get_addr, which may call the host's malloc.
   CFLAGS="-O2 -g1 -fPIC -fvisibility=hidden -ftls-model=initial-exec \
--ffile-prefix-map=$PWD=libunwind -include $repo/cmake/glibc_floor.h" \
+-ffile-prefix-map=$PWD=libunwind -include $work/floor.h" \
     ./configure --prefix="$prefix" --libdir="$prefix/lib" --with-pic \
     --disable-shared --enable-static --disable-cxx-exceptions \
     --disable-minidebuginfo --disable-zlibdebuginfo --disable-debug-frame \

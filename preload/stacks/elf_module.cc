@@ -170,20 +170,6 @@ const Elf64_Sym* FindBySysvHash(const ElfModule& module,
   return nullptr;
 }
 
-// Number of symbols that can be defined: the tables carry it only implicitly.
-uint32_t SymbolCount(const ElfModule& module) noexcept {
-  if (module.sysv_hash != nullptr) return module.sysv_hash[1];
-  if (module.gnu_hash == nullptr) return 0;
-  const GnuHash table = ReadGnuHash(module.gnu_hash);
-  uint32_t last = 0;
-  for (uint32_t i = 0; i < table.buckets; ++i) {
-    if (table.bucket[i] > last) last = table.bucket[i];
-  }
-  if (last < table.first_symbol) return 0;
-  while ((table.chain[last - table.first_symbol] & 1) == 0) ++last;
-  return last + 1;
-}
-
 struct Search {
   uintptr_t pc;
   ElfModule* found;
@@ -209,10 +195,23 @@ uintptr_t FindSymbol(const ElfModule& module, const char* name) noexcept {
   return symbol == nullptr ? 0 : module.base + symbol->st_value;
 }
 
+uint32_t CountSymbols(const ElfModule& module) noexcept {
+  if (module.sysv_hash != nullptr) return module.sysv_hash[1];
+  if (module.gnu_hash == nullptr) return 0;
+  const GnuHash table = ReadGnuHash(module.gnu_hash);
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < table.buckets; ++i) {
+    if (table.bucket[i] > last) last = table.bucket[i];
+  }
+  if (last < table.first_symbol) return 0;
+  while ((table.chain[last - table.first_symbol] & 1) == 0) ++last;
+  return last + 1;
+}
+
 const Elf64_Sym* FindSymbolAt(const ElfModule& module, uintptr_t pc) noexcept {
   if (module.symbols == nullptr || module.strings == nullptr) return nullptr;
   const uintptr_t value = pc - module.base;
-  const uint32_t count = SymbolCount(module);
+  const uint32_t count = CountSymbols(module);
   for (uint32_t i = 1; i < count; ++i) {
     const Elf64_Sym& symbol = module.symbols[i];
     // Tested in the order of what rejects most.

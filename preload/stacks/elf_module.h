@@ -42,6 +42,9 @@ uintptr_t FindSymbol(const ElfModule& module, const char* name) noexcept;
 const Elf64_Sym* FindSymbolEntry(const ElfModule& module,
                                  const char* name) noexcept;
 
+// Length of the symbol table; the hash tables carry it only implicitly.
+uint32_t CountSymbols(const ElfModule& module) noexcept;
+
 // The dynamic function symbol that covers `pc`, null where there is none.
 const Elf64_Sym* FindSymbolAt(const ElfModule& module, uintptr_t pc) noexcept;
 

@@ -4,7 +4,6 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -29,9 +28,10 @@ class MappedFile {
   explicit MappedFile(const char* path) noexcept {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return;
-    struct stat status {};
-    if (fstat(fd, &status) == 0 && status.st_size > 0) {
-      size_ = static_cast<size_t>(status.st_size);
+    // Not fstat: it became an export of glibc only in 2.33.
+    const off_t size = lseek(fd, 0, SEEK_END);
+    if (size > 0) {
+      size_ = static_cast<size_t>(size);
       data_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
       if (data_ == MAP_FAILED) data_ = nullptr;
     }

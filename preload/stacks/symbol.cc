@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "preload/stacks/elf_module.h"
+#include "preload/stacks/symbol_index.h"
 
 namespace dstrace::stacks {
 namespace {
@@ -41,7 +42,7 @@ bool OnModule(const ElfModule& module, void* argument) {
   if (request->pc < module.start || request->pc >= module.end) return false;
   CopyModule(module, request->module);
   if (request->symbol == nullptr) return true;
-  const Elf64_Sym* symbol = FindSymbolAt(module, request->pc);
+  const Elf64_Sym* symbol = FindIndexedSymbolAt(module, request->pc);
   if (symbol != nullptr) {
     CopyText(SymbolName(module, *symbol), request->symbol->name,
              sizeof(request->symbol->name));
