@@ -11,10 +11,17 @@ import harness
 import trace_reader
 
 
-def can_mount():
-    return shutil.which("unshare") and subprocess.run(
-        ["unshare", "-rm", "sh", "-c", "mount -t tmpfs none /mnt"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+def private_mounts():
+    """A command in front of which mounts are allowed and stay private, or None."""
+    for unshare in (["unshare", "-m"], ["unshare", "-rm"]):
+        if shutil.which("unshare") and subprocess.run(
+                unshare + ["mount", "-t", "tmpfs", "none", "/mnt"],
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
+            return unshare
+    return None
+
+
+UNSHARE = private_mounts()
 
 
 class Disk(harness.EndToEnd):
@@ -43,7 +50,7 @@ class Disk(harness.EndToEnd):
         run = self.run_workload("pairs", 10, DSTRACE_OUTPUT="/nowhere/run.pb", DSTRACE_QUIET=1)
         self.assert_clean(run)
 
-    @unittest.skipUnless(can_mount(), "may not mount a small tmpfs")
+    @unittest.skipUnless(UNSHARE, "may not mount a small tmpfs")
     def test_a_full_disk_keeps_what_was_written_before(self):
         small = os.path.join(self.scratch, "small")
         kept = os.path.join(self.scratch, "kept.pb")
@@ -52,8 +59,8 @@ class Disk(harness.EndToEnd):
                   'env LD_PRELOAD="$2" DSTRACE_OUTPUT="$1/run.pb" "$3" pairs 60000; '
                   'status=$?; cp "$1/run.pb" "$4"; exit $status')
         run = self.run_program(
-            ["unshare", "-rm", "sh", "-c", script, "sh", small, harness.PRELOAD,
-             harness.WORKLOAD, kept], LD_PRELOAD=None)
+            UNSHARE + ["sh", "-c", script, "sh", small, harness.PRELOAD, harness.WORKLOAD, kept],
+            LD_PRELOAD=None)
 
         self.assert_one_line(run)
         trace = trace_reader.read_trace(kept)

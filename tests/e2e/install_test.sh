@@ -45,10 +45,14 @@ export LD_LIBRARY_PATH=$fakes
 # search path says the same.
 bare=(env LD_PRELOAD=libdstrace.so DSTRACE_OUTPUT=bare.pb "$workload" pairs 20)
 how="ldconfig"
-if unshare -rm true 2>/dev/null && [[ -e /etc/ld.so.cache ]]; then
+private=()
+for flags in -m -rm; do
+  unshare $flags mount --bind /etc/ld.so.cache /etc/ld.so.cache 2>/dev/null && private=(unshare $flags) && break
+done
+if ((${#private[@]})); then
   { cat /etc/ld.so.conf 2>/dev/null || true; dirname "$library"; } >"$work/ld.so.conf"
   /sbin/ldconfig -C "$work/ld.so.cache" -f "$work/ld.so.conf" 2>/dev/null || fail "ldconfig"
-  unshare -rm sh -c 'mount --bind "$1" /etc/ld.so.cache; shift; exec "$@"' sh \
+  "${private[@]}" sh -c 'mount --bind "$1" /etc/ld.so.cache; shift; exec "$@"' sh \
     "$work/ld.so.cache" "${bare[@]}" >out 2>err || fail "the program under the bare name"
 else
   how="LD_LIBRARY_PATH"
