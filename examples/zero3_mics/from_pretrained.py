@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report's own program: HfDeepSpeedConfig, MiCS_Init around AutoModelForCausalLM.from_pretrained, then
+"""The report's own program: HfDeepSpeedConfig, MiCS_Init around from_pretrained, then
 deepspeed.initialize (its `initlialize` put right), on a BLOOM checkpoint with random weights made on the spot.
 
   CHECKPOINT_DIR            where the checkpoint is made, or found (default: a temporary folder)
@@ -53,14 +53,17 @@ def checkpoint_folder(rank):
 
 
 def load(deepspeed, config, folder):
-    from transformers import AutoModelForCausalLM
-
+    if transformers_major() < 5:
+        # The auto class of 4.33 first imports every model of the library; it then calls this very method.
+        from transformers import BloomForCausalLM as model_class
+    else:
+        from transformers import AutoModelForCausalLM as model_class
     if case.flag("OUTER", "1"):
         outer = deepspeed.zero.MiCS_Init(config_dict_or_path=config)
     else:
         outer = contextlib.nullcontext()
     with outer:
-        return AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.float16)
+        return model_class.from_pretrained(folder, torch_dtype=torch.float16)
 
 
 def main():

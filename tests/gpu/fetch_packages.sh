@@ -8,7 +8,7 @@
 #   tests/gpu/fetch_packages.sh [DEST]        default DEST: .gpu (git-ignored by you)
 #
 #   DEST/site              deepspeed 0.10.1, pydantic 1.10, hjson
-#   DEST/transformers4331  transformers 4.33.1, BLOOM and the auto classes only
+#   DEST/transformers4331  transformers 4.33.1 with BLOOM as its only model
 #
 # The first folder goes on PYTHONPATH for every ZeRO workload, the second only
 # for from_pretrained.py with the transformers release of the report.
@@ -48,14 +48,13 @@ for wheel in "$work"/dl/pydantic-*.whl "$work"/dl/hjson-*.whl; do
 done
 
 python3 -m zipfile -e "$work"/dl/transformers-4.33.1-*.whl "$work/tf"
-rm -rf "$work/tf/transformers/models.keep"
-mkdir "$work/tf/transformers/models.keep"
-cp "$work/tf/transformers/models/__init__.py" "$work/tf/transformers/models.keep/"
-for model in auto bloom; do
-  cp -r "$work/tf/transformers/models/$model" "$work/tf/transformers/models.keep/"
-done
+# Of the models only BLOOM, and the auto classes that others import; modeling_utils
+# and its from_pretrained are whole.
+mkdir "$work/models"
+cp -r "$work"/tf/transformers/models/{auto,bloom} "$work/models/"
+printf 'from . import auto, bloom\n' >"$work/models/__init__.py"
 rm -rf "$work/tf/transformers/models" "$work/tf/transformers/kernels"
-mv "$work/tf/transformers/models.keep" "$work/tf/transformers/models"
+mv "$work/models" "$work/tf/transformers/models"
 cp -r "$work/tf/transformers" "$work"/tf/transformers-4.33.1.dist-info "$dest/transformers4331/"
 
 find "$dest/site" "$dest/transformers4331" -name __pycache__ -prune -exec rm -rf {} +
