@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "preload/log/thread_log.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace dstrace::log {
+namespace {
+
+class ThreadLogTest : public testing::Test {
+ protected:
+  ThreadLogTest() {
+    char folder[] = "/tmp/dstrace_log_XXXXXX";
+    folder_ = mkdtemp(folder);
+    path_ = folder_ + "/run.pb";
+    EXPECT_EQ(file_.Open(path_.c_str(), {}), OpenResult::kOk);
+    log_ = std::make_unique<ThreadLog>();
+    log_->AdoptBy(1);
+  }
+  ~ThreadLogTest() override {
+    log_->Close(file_);
+    unlink(path_.c_str());
+    rmdir(folder_.c_str());
+  }
+
+  std::string folder_;
+  std::string path_;
+  LogFile file_;
+  std::unique_ptr<ThreadLog> log_;
+};
+
+TEST_F(ThreadLogTest, TimeNeverRunsBackwardsInsideAChunk) {
+  ASSERT_TRUE(log_->EnsureRoom(file_, 100, 1000));
+  EXPECT_EQ(log_->TimeDelta(1500), 500u);
+  EXPECT_EQ(log_->TimeDelta(1200), 0u);
+  EXPECT_EQ(log_->TimeDelta(1600), 100u);
+}
+
+TEST_F(ThreadLogTest, ARecordThatDidNotFitLeavesNoTrace) {
+  ASSERT_TRUE(log_->EnsureRoom(file_, 100, 1));
+  wire::Encoder good = log_->encoder();
+  wire::PutEnd(good, 0, 1, 0);
+  ASSERT_TRUE(log_->Commit(good));
+  wire::Encoder bad = log_->encoder();
+  wire::PutString(bad, 1, std::string(70000, 'x'));
+  EXPECT_FALSE(log_->Commit(bad));
+  EXPECT_EQ(log_->encoder().position(), good.position());
+}
+
+TEST_F(ThreadLogTest, AnAdoptedLogAsksForAThreadRecordOnce) {
+  ASSERT_TRUE(log_->EnsureRoom(file_, 100, 1));
+  EXPECT_FALSE(log_->NeedsThreadRecord());
+  log_->AdoptBy(2);
+  EXPECT_TRUE(log_->NeedsThreadRecord());
+  log_->NoteThreadRecorded();
+  EXPECT_FALSE(log_->NeedsThreadRecord());
+}
+
+TEST_F(ThreadLogTest, ANewChunkOfTheAdopterNeedsNoThreadRecord) {
+  ASSERT_TRUE(log_->EnsureRoom(file_, 100, 1));
+  log_->AdoptBy(2);
+  ASSERT_TRUE(log_->EnsureRoom(file_, wire::kPayloadBytes, 2));
+  wire::Encoder fill = log_->encoder();
+  wire::PutEnd(fill, 0, 1, 0);
+  log_->Commit(fill);
+  ASSERT_TRUE(log_->EnsureRoom(file_, wire::kPayloadBytes, 3));
+  EXPECT_FALSE(log_->NeedsThreadRecord());
+}
+
+// What a reader does with the same references.
+class MirrorDictionary {
+ public:
+  using Block = std::tuple<uint64_t, uint64_t, uint32_t>;
+  Block Resolve(const wire::BlockRef& ref) {
+    if (ref.slot_plus_one != 0) return slots_.at(ref.slot_plus_one - 1);
+    literal_ += static_cast<uint64_t>(ref.address_delta);
+    const Block block{literal_, ref.size, ref.device};
+    if (slots_.size() < BlockDictionary::kSlots) slots_.push_back(block);
+    return block;
+  }
+
+ private:
+  uint64_t literal_ = 0;
+  std::vector<Block> slots_;
+};
+
+TEST(BlockDictionary, AReaderThatMirrorsItResolvesEveryReference) {
+  std::mt19937_64 random(20261130);
+  auto dictionary = std::make_unique<BlockDictionary>();
+  for (int round = 0; round < 3; ++round) {
+    dictionary->Clear();
+    MirrorDictionary mirror;
+    for (int i = 0; i < 50000; ++i) {
+      const uint64_t address = 0x7f0000000000 + random() % 9000 * 512;
+      const uint64_t size = 512 * (1 + random() % 3);
+      const uint32_t device = 256 + random() % 2;
+      const wire::BlockRef ref = dictionary->Refer(address, size, device);
+      ASSERT_EQ(mirror.Resolve(ref), std::make_tuple(address, size, device));
+    }
+  }
+}
+
+TEST(BlockDictionary, ASecondMentionIsASlot) {
+  auto dictionary = std::make_unique<BlockDictionary>();
+  dictionary->Clear();
+  EXPECT_EQ(dictionary->Refer(0x1000, 512, 256).slot_plus_one, 0u);
+  EXPECT_EQ(dictionary->Refer(0x1000, 512, 256).slot_plus_one, 1u);
+  EXPECT_EQ(dictionary->Refer(0x1000, 1024, 256).slot_plus_one, 0u)
+      << "same address, another block";
+  EXPECT_EQ(dictionary->Refer(0x1000, 1024, 256).slot_plus_one, 2u);
+}
+
+}  // namespace
+}  // namespace dstrace::log
