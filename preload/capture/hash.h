@@ -56,15 +56,16 @@ inline Key HashWords(std::span<const uint64_t> words, uint64_t seed) noexcept {
 
 inline Key HashText(std::string_view text, uint64_t seed) noexcept {
   uint64_t words[32];
-  Key key{seed, text.size()};
+  // The length goes in first: the last word is padded with zeros.
+  Key key{seed ^ text.size() * internal::kOdd[1], 0};
   while (!text.empty()) {
     const size_t take = text.size() < sizeof words ? text.size() : sizeof words;
     const size_t count = (take + 7) / 8;
     words[count - 1] = 0;
     std::memcpy(words, text.data(), take);
     const Key part = HashWords({words, count}, key.low);
-    key = {part.low, part.high ^ internal::FoldedMultiply(key.high | 1,
-                                                          internal::kOdd[0])};
+    key = {part.low, internal::FoldedMultiply(key.high ^ internal::kOdd[2],
+                                              part.high ^ internal::kOdd[3])};
     text.remove_prefix(take);
   }
   return key;
