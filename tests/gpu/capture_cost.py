@@ -3,8 +3,8 @@
 
   PRELOAD=build/release/.../libdstrace.so OUT=folder python3 tests/gpu/capture_cost.py
 
-Each round starts one short process per variant, in rotating order, so that a drift of the host hits all alike; costs are
-medians over rounds of the difference to the bare run of the same round.
+Each round starts one short process per variant, in rotating order, so that a drift of the host hits all alike; costs
+are medians over rounds of the difference to the bare run of the same round.
   VARIANTS  comma-separated subset of bare,python,full,none,torch_python,torch_all   (default: all but none)
   ROUNDS    default 5;  BUDGET  seconds, default 400: no round is begun that would not fit
 Writes capture_cost.json to $OUT and prints the tables.

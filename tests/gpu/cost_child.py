@@ -114,7 +114,7 @@ def main():
     detail = os.environ.get("COST_DETAIL") == "1"
     phases = {}
     for name, action in (
-            ("pair_depth_3", lambda: at_depth(1, pair_loop)), ("pair_depth_30", lambda: at_depth(28, pair_loop)),
+            ("pair_depth_3", pair_loop), ("pair_depth_30", lambda: at_depth(26, pair_loop)),
             ("small_step", small_step), ("bloom_1b_step", bloom_1b_step)):
         if name in os.environ.get("COST_SKIP", "").split(","):
             continue

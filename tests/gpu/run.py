@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the workloads of suite.py, each with its own limit, and packs traces and logs. Started by run.sh.
 
-Where several GPUs are present, workloads of one GPU run side by side, one on each (LANES=1: one after the other). A time
-limit ends the whole process group of the workload. Results under $OUT: table.txt, results.json, logs.tar.gz, traces.tar.{zst,xz,gz}.NN.
+Where several GPUs are present, workloads of one GPU run side by side, one on each (LANES=1: one after the other). A
+time limit ends the whole process group of the workload. Results under $OUT: table.txt, results.json, logs.tar.gz,
+traces.tar.{zst,xz,gz}.NN.
 """
 
 import concurrent.futures
@@ -148,7 +149,8 @@ def mib(value):
 
 def table(rows):
     lines = ["%-26s %-8s %6s %6s %9s %9s | %9s %9s %9s %9s %9s   MiB" % (
-        "workload", "status", "s", "traces", "committed", "on disk", "alloc", "reserved", "peak_al", "peak_res", "used")]
+        "workload", "status", "s", "traces", "committed", "on disk",
+        "alloc", "reserved", "peak al", "peak res", "used")]
     for row in rows:
         points = [p for p in row["checkpoints"] if p.get("rank", 0) == 0]
         last = points[-1] if points else {}

@@ -92,7 +92,7 @@ def _lab(name, gpus=2, **env):
         if knob in os.environ:
             settings[knob] = os.environ[knob]
     return Workload("zero3_" + name, _torchrun(gpus, os.path.join(EXAMPLES, "lab.py")), group="zero3", gpus=gpus,
-                    timeout=90, env=settings, path=_SITE)
+                    timeout=120, env=settings, path=_SITE)
 
 
 # The rows of the lab's table, the most telling first.
@@ -108,20 +108,20 @@ ZERO3 = [
 
 OOM = [
     Workload("zero3_oom_default", _example("initialize_oom.py"), group="zero3_oom",
-             timeout=90, env={"SUB_GROUP_SIZE": "auto"}, status=3, path=_SITE, reaches="out_of_memory"),
+             timeout=120, env={"SUB_GROUP_SIZE": "auto"}, status=3, path=_SITE, reaches="out_of_memory"),
     Workload("zero3_oom_1e8", _example("initialize_oom.py"), group="zero3_oom",
-             timeout=90, env={"SUB_GROUP_SIZE": "1e8"}, path=_SITE),
+             timeout=120, env={"SUB_GROUP_SIZE": "1e8"}, path=_SITE),
 ]
 
 PRETRAINED = [
     Workload("from_pretrained_5", _example("from_pretrained.py"), group="pretrained",
-             timeout=90, env={"SHIM": "1", "BW": "100"}, path=_SITE),
+             timeout=120, env={"SHIM": "1", "BW": "100"}, path=_SITE),
     Workload("from_pretrained_4331", _example("from_pretrained.py"), group="pretrained",
-             timeout=90, env={"SHIM": "1", "BW": "100"}, path=_OLD_TRANSFORMERS),
+             timeout=120, env={"SHIM": "1", "BW": "100"}, path=_OLD_TRANSFORMERS),
     Workload("from_pretrained_5_2gpu", _torchrun(2, os.path.join(EXAMPLES, "from_pretrained.py")), group="pretrained",
-             gpus=2, timeout=90, env={"SHIM": "1", "BW": "100"}, path=_SITE),
+             gpus=2, timeout=120, env={"SHIM": "1", "BW": "100"}, path=_SITE),
     Workload("from_pretrained_4331_2gpu", _torchrun(2, os.path.join(EXAMPLES, "from_pretrained.py")),
-             group="pretrained", gpus=2, timeout=90, env={"SHIM": "1", "BW": "100"}, path=_OLD_TRANSFORMERS),
+             group="pretrained", gpus=2, timeout=120, env={"SHIM": "1", "BW": "100"}, path=_OLD_TRANSFORMERS),
 ]
 
 ALL = BASIC + TWO_GPUS + ZERO3 + OOM + PRETRAINED

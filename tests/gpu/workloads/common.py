@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every workload shares: CHECKPOINT lines and a small BLOOM-like model.
 
-A CHECKPOINT line is one JSON object on stdout after the word CHECKPOINT. It says what PyTorch and the driver hold at one
-instant, so that the same instant of the trace can be compared with it to the byte. `mono_ns` is CLOCK_MONOTONIC, the
+A CHECKPOINT line is one JSON object on stdout after the word CHECKPOINT. It says what PyTorch and the driver hold at
+one instant, so that the same instant of the trace can be compared with it to the byte. `mono_ns` is CLOCK_MONOTONIC, the
 trace's own clock; no tensor is allocated or freed between `mono_before_ns` and `mono_ns`.
 """
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts what torch.profiler sees, so that a run under the tracer can be compared with a bare one.
 
-The last line is PROFILE {"kernel": ..., "memory": ..., ...}: events by category, kernels by name, bytes of memory events.
+The last line is PROFILE {"kernel": ..., "memory": ..., ...}: events by category, kernels by name, memory bytes.
 """
 
 import collections
