@@ -9,7 +9,12 @@ set(DSTRACE_LIBUNWIND_ROOT "${PicLibunwind_DEFAULT}" CACHE PATH
 
 find_path(PicLibunwind_INCLUDE_DIR libunwind.h
   PATHS "${DSTRACE_LIBUNWIND_ROOT}/include" NO_DEFAULT_PATH)
-find_library(PicLibunwind_LIBRARY NAMES libunwind.a
+# Without symbol versions: sanitizers that intercept cannot be linked with them.
+set(PicLibunwind_NAME libunwind.a)
+if(DSTRACE_SANITIZE MATCHES "address|thread|memory")
+  set(PicLibunwind_NAME libunwind-sanitize.a)
+endif()
+find_library(PicLibunwind_LIBRARY NAMES ${PicLibunwind_NAME}
   PATHS "${DSTRACE_LIBUNWIND_ROOT}/lib" NO_DEFAULT_PATH)
 
 include(FindPackageHandleStandardArgs)

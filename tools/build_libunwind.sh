@@ -35,6 +35,7 @@ need automake automake
 need libtoolize libtool
 need dpkg-source dpkg-dev
 need make make
+need objcopy binutils
 need cc gcc
 need apt-get apt
 ((${#missing[@]} == 0)) ||
@@ -108,6 +109,14 @@ __asm__(".symver __fxstat,__fxstat@GLIBC_2.2.5");
 EOF
 }
 
+# For sanitizer builds: their run-time library offers the pinned functions
+# without a version, and the linker makes a broken executable of the mix.
+unpin() {
+  nm "$1" | awk '/ [Uw] .*@/ { name = $2; sub(/@.*/, "", name); print $2, name }' |
+    sort -u >"$work/unpinned"
+  objcopy --redefine-syms="$work/unpinned" "$1" "$2"
+}
+
 build() {
   cd "$work"/src/libunwind-*/
   write_floor_header "$work/floor.h"
@@ -125,6 +134,7 @@ build() {
   make -j"$(nproc)"
   make install
   cp COPYING "$prefix/COPYING"
+  unpin "$prefix/lib/libunwind.a" "$prefix/lib/libunwind-sanitize.a"
 }
 
 echo "build_libunwind: building the distribution's libunwind (source package) into $prefix"

@@ -32,7 +32,8 @@ for _library in (WITHOUT_GIL, WITH_GIL):
     _library.probe_version.restype = ctypes.c_uint
     _library.probe_fingerprint.restype = ctypes.c_ulonglong
 
-CPYTHON = sys.implementation.name == "cpython"
+with open("/proc/self/maps") as _maps:
+    ADDRESSES_REST = "libasan" in _maps.read()  # freed memory is not reused for a while
 
 
 def name_of(code):
@@ -344,7 +345,8 @@ class StacksTest(unittest.TestCase):
                 self.assertNotEqual(seen[code.value][0], print_now)
             reused += code.value in seen
             seen[code.value] = print_now if sys.version_info >= (3, 12) else (print_now, i % 2)
-        self.assertGreater(reused, 100)
+        if not ADDRESSES_REST:
+            self.assertGreater(reused, 100)
 
     def test_fingerprint_is_stable_while_the_code_lives(self):
         def take():
