@@ -41,7 +41,7 @@ Path WithPid(std::string_view path) noexcept {
   const size_t stem = has_suffix ? dot : path.size();
   Path result;
   result << path.substr(0, stem) << '.' << static_cast<uint64_t>(getpid())
-         << path.substr(stem);
+         << runtime::Tail(path, stem);
   return result;
 }
 

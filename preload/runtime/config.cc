@@ -57,7 +57,7 @@ uint64_t ParseBytes(std::string_view text) noexcept {
     if (value > std::numeric_limits<uint64_t>::max() / 100) return 0;
     value = value * 10 + static_cast<uint64_t>(text[at] - '0');
   }
-  const std::string_view unit = text.substr(at);
+  const std::string_view unit = Tail(text, at);
   int shift = 0;
   if (unit == "KiB" || unit == "K") {
     shift = 10;

@@ -14,6 +14,13 @@
 
 namespace dstrace::runtime {
 
+// `text` without its first `count` characters (at most all of them). Unlike
+// substr() it cannot throw, and so needs nothing of the C++ runtime.
+inline std::string_view Tail(std::string_view text, size_t count) noexcept {
+  text.remove_prefix(count < text.size() ? count : text.size());
+  return text;
+}
+
 template <size_t N>
 class Text {
  public:
