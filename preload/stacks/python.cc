@@ -44,8 +44,12 @@ uint32_t ToOffset(intptr_t bytes) noexcept {
   return bytes < 0 ? PyFrame::kNotStarted : static_cast<uint32_t>(bytes);
 }
 
+// The walkers take the layout by value: stores to the frames could change one
+// that is reached through a reference, so its offsets would be read again for
+// each frame.
+
 // 3.8-3.10. Returns whether frames were left over.
-bool WalkFrameObjects(const PyLayout& layout, uintptr_t frame,
+bool WalkFrameObjects(const PyLayout layout, uintptr_t frame,
                       Collector* frames) noexcept {
   const uint32_t scale = layout.instruction_scale;
   for (; frame != 0; frame = Load<uintptr_t>(frame + layout.frame_previous)) {
@@ -58,7 +62,7 @@ bool WalkFrameObjects(const PyLayout& layout, uintptr_t frame,
 }
 
 // 3.11.
-bool WalkFlaggedFrames(const PyLayout& layout, uintptr_t frame,
+bool WalkFlaggedFrames(const PyLayout layout, uintptr_t frame,
                        Collector* frames) noexcept {
   for (; frame != 0; frame = Load<uintptr_t>(frame + layout.frame_previous)) {
     if (frames->Full()) return true;
@@ -103,7 +107,7 @@ bool IsHidden(const PyLayout& layout, uintptr_t frame, uintptr_t code,
 }
 
 // 3.12+.
-bool WalkShimmedFrames(const PyLayout& layout, uintptr_t frame,
+bool WalkShimmedFrames(const PyLayout layout, uintptr_t frame,
                        Collector* frames) noexcept {
   for (; frame != 0; frame = Load<uintptr_t>(frame + layout.frame_previous)) {
     if (Load<uint8_t>(frame + layout.frame_owner) >= kFirstShimOwner) {
@@ -141,9 +145,36 @@ bool IsDoomed(const PythonRuntime& python, uintptr_t thread_state) noexcept {
   return __builtin_expect(finalizing != 0, 0) && finalizing != thread_state;
 }
 
+constexpr uint64_t kFactors[] = {0x9e3779b97f4a7c15u, 0xd6e8feb86659fd93u,
+                                 0xa0761d6478bd642fu, 0xe7037ed1a0b428dbu};
+
 uint64_t Mix(uint64_t hash, uint64_t value) noexcept {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
   return hash ^ (hash >> 32);
+}
+
+// The parts that identify a code object are combined by one multiplication each
+// that does not wait for the one before.
+inline uint64_t Fingerprint(const PyLayout& layout, const void* code) noexcept {
+  if (code == nullptr) return 0;
+  const auto address = reinterpret_cast<uintptr_t>(code);
+  const auto name = Load<uintptr_t>(address + layout.code_name);
+  const auto first_line = Load<uint32_t>(address + layout.code_first_line);
+  uint64_t hash = name * kFactors[0] + first_line * kFactors[1];
+  if (layout.code_version != 0) {
+    // Given to each code object once; 0 when the counter is used up.
+    const auto version = Load<uint32_t>(address + layout.code_version);
+    if (__builtin_expect(version != 0, 1)) {
+      return Mix(hash, version * kFactors[2]);
+    }
+  }
+  const auto file = Load<uintptr_t>(address + layout.code_file);
+  const uintptr_t text_hash = layout.text_length + sizeof(uintptr_t);
+  hash += Load<uint64_t>(name + text_hash) * kFactors[2];
+  hash += (file ^ Load<uint64_t>(file + text_hash)) * kFactors[3];
+  // Two functions of one name, file and line still differ in their line tables.
+  const auto lines = Load<uintptr_t>(address + layout.code_lines);
+  return Mix(hash, lines + Load<uint64_t>(lines + layout.bytes_size));
 }
 
 }  // namespace
@@ -189,26 +220,20 @@ int LoopAddresses(uintptr_t* out, int max) noexcept {
   return count;
 }
 
+void CodeFingerprints(const PyFrame* frames, int count,
+                      uint64_t* out) noexcept {
+  const PythonRuntime* python = FindPython();
+  if (python == nullptr) {
+    for (int i = 0; i < count; ++i) out[i] = 0;
+    return;
+  }
+  const PyLayout layout = python->layout;  // by value as in the walkers
+  for (int i = 0; i < count; ++i) out[i] = Fingerprint(layout, frames[i].code);
+}
+
 uint64_t CodeFingerprint(const void* code) noexcept {
   const PythonRuntime* python = FindPython();
-  if (python == nullptr || code == nullptr) return 0;
-  const PyLayout& layout = python->layout;
-  const auto address = reinterpret_cast<uintptr_t>(code);
-  const auto name = Load<uintptr_t>(address + layout.code_name);
-  const auto first_line = Load<uint32_t>(address + layout.code_first_line);
-  uint64_t hash = Mix(name, first_line);
-  if (layout.code_version != 0) {
-    // Given to each code object once; 0 when the counter is used up.
-    const auto version = Load<uint32_t>(address + layout.code_version);
-    if (__builtin_expect(version != 0, 1)) return Mix(hash, version);
-  }
-  const auto file = Load<uintptr_t>(address + layout.code_file);
-  const uintptr_t text_hash = layout.text_length + sizeof(uintptr_t);
-  hash = Mix(hash, Load<uint64_t>(name + text_hash));
-  hash = Mix(hash, file ^ Load<uint64_t>(file + text_hash));
-  // Two functions of one name, file and line still differ in their line tables.
-  const auto lines = Load<uintptr_t>(address + layout.code_lines);
-  return Mix(hash, lines ^ Load<uint64_t>(lines + layout.bytes_size));
+  return python == nullptr ? 0 : Fingerprint(python->layout, code);
 }
 
 bool DescribeFrame(const PyFrame& frame, PyCodeInfo* info) noexcept {

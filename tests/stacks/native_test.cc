@@ -145,8 +145,7 @@ TEST(CapturePython, FindsNothingWhereThereIsNoInterpreter) {
 
 TEST(DescribeNative, NamesALibrarysFunctionAndItsModule) {
   // A call through the executable's own table would describe the executable.
-  const auto address =
-      reinterpret_cast<uintptr_t>(dlsym(RTLD_DEFAULT, "a64l"));
+  const auto address = reinterpret_cast<uintptr_t>(dlsym(RTLD_DEFAULT, "a64l"));
   SymbolInfo info;
 
   ASSERT_TRUE(DescribeNative(address + 3, &info));

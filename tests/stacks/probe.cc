@@ -29,6 +29,7 @@ struct Buffers {
   void* pcs[kMaxFrames];
   PyFrame python[kMaxFrames];
   Frame frames[2 * kMaxFrames];
+  uint64_t prints[kMaxFrames];
 };
 
 // Too large for a thread's stack, and static TLS is scarce in an opened
@@ -214,9 +215,8 @@ PROBE_EXPORT int probe_repeat(int count, int with_native) {
       frames += dstrace::stacks::CaptureNative(buffers->pcs, 128);
     const int python =
         dstrace::stacks::CapturePython(buffers->python, 128, nullptr);
-    uint64_t hash = 0;
-    for (int j = 0; j < python; ++j)
-      hash ^= dstrace::stacks::CodeFingerprint(buffers->python[j].code);
+    dstrace::stacks::CodeFingerprints(buffers->python, python, buffers->prints);
+    const uint64_t hash = python > 0 ? buffers->prints[python - 1] : 0;
     frames += python + static_cast<int>(hash & 1);
   }
   return frames;
