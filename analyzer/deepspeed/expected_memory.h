@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory one GPU should need, phase by phase, from the config and the
+// model, each part with the function that allocates it. Activations, the
+// allocator's cache, NCCL and the CUDA context are not in it: those are
+// measured. Thread-safety: pure functions. Units: bytes on one GPU.
+#ifndef DSTRACE_ANALYZER_DEEPSPEED_EXPECTED_MEMORY_H_
+#define DSTRACE_ANALYZER_DEEPSPEED_EXPECTED_MEMORY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analyzer/deepspeed/model_shape.h"
+#include "analyzer/deepspeed/settings.h"
+#include "analyzer/deepspeed/tags.h"
+#include "analyzer/deepspeed/version.h"
+
+namespace dstrace::deepspeed {
+
+enum class OptimizerKind {
+  kTorchAdam,  // torch.optim.Adam or AdamW: temporaries in every step
+  kFusedAdam,  // DeepSpeed's or apex's FusedAdam: none
+};
+
+struct MemoryInputs {
+  Settings settings;
+  int64_t params = 0;  // used where shape is empty
+  ModelShape shape;
+  OptimizerKind optimizer = OptimizerKind::kTorchAdam;
+  Version torch_version{2, 11, 0};
+};
+
+struct ExpectedRow {
+  Phase phase = Phase::kLoad;
+  Tag tag = Tag::kOther;
+  std::string name;
+  int64_t bytes = 0;
+  bool persistent = false;   // still there when the phase ends
+  bool upper_bound = false;  // at most, not exactly
+  std::string formula;
+  std::string code;  // function (file:line)
+};
+
+// What DeepSpeed's own estimate_zero*_model_states_mem_needs would print.
+struct DeepSpeedEstimate {
+  int64_t no_offload = 0;
+  int64_t optimizer_offload = 0;
+  int64_t both_offload = 0;
+  bool largest_layer_known = false;
+};
+
+struct ExpectedMemory {
+  std::vector<ExpectedRow> rows;
+  int64_t params = 0;
+  int64_t shard_elements = 0;           // n: parameters of one rank
+  int64_t sub_group_elements = 0;       // S: the largest sub-group of one rank
+  int64_t temporaries_per_element = 0;  // T / S in bytes
+  int64_t load_live = 0;
+  int64_t load_peak = 0;
+  int64_t initialize_peak = 0;
+  int64_t initialize_steady = 0;
+  int64_t training_peak = 0;  // forward and backward, without activations
+  int64_t step_peak = 0;
+  int communicators = 0;  // NCCL communicators a rank opens at least
+  DeepSpeedEstimate estimate;
+  std::vector<std::string> notes;
+};
+
+ExpectedMemory ExpectMemory(const MemoryInputs& inputs);
+
+// The bytes a step's temporaries take per element of the sub-group.
+int64_t OptimizerTemporaries(OptimizerKind optimizer,
+                             const Version& torch_version);
+
+}  // namespace dstrace::deepspeed
+
+#endif  // DSTRACE_ANALYZER_DEEPSPEED_EXPECTED_MEMORY_H_
