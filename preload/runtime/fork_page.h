@@ -25,27 +25,31 @@ class ForkPage {
 
   // Marks the calling process as the one that Arm() was last called in.
   void Arm() noexcept {
-    if (page_ == nullptr) {
-      page_ = static_cast<std::atomic<uint32_t>*>(MapPages(kPageBytes));
-      if (page_ == nullptr) return;
-      wiped_ = madvise(page_, kPageBytes, MADV_WIPEONFORK) == 0;
+    auto* page = page_.load(std::memory_order_relaxed);  // only Arm() writes it
+    if (page == nullptr) {
+      page = static_cast<std::atomic<uint32_t>*>(MapPages(kPageBytes));
+      if (page == nullptr) return;
+      wiped_ = madvise(page, kPageBytes, MADV_WIPEONFORK) == 0;
     }
     // relaxed: the only reader that must see the change is a forked child.
-    page_->store(1, std::memory_order_relaxed);
+    page->store(1, std::memory_order_relaxed);
     pid_ = getpid();
+    // release: pairs with IsChild()'s acquire. A thread that sees the page sees
+    // it marked; else the first events of two threads would look like a fork.
+    page_.store(page, std::memory_order_release);
   }
 
   // True in a process forked since Arm().
   [[nodiscard]] bool IsChild() const noexcept {
-    if (__builtin_expect(page_ == nullptr || !wiped_, 0)) {
-      return pid_ != 0 && getpid() != pid_;
-    }
-    return page_->load(std::memory_order_relaxed) == 0;
+    const auto* page = page_.load(std::memory_order_acquire);
+    if (__builtin_expect(page == nullptr, 0)) return false;
+    if (__builtin_expect(!wiped_, 0)) return getpid() != pid_;
+    return page->load(std::memory_order_relaxed) == 0;
   }
 
  private:
   static constexpr size_t kPageBytes = 4096;
-  std::atomic<uint32_t>* page_ = nullptr;
+  std::atomic<std::atomic<uint32_t>*> page_{nullptr};
   bool wiped_ = false;
   pid_t pid_ = 0;
 };
