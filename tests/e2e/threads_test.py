@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many threads at once, and many threads one after another."""
 import collections
+import os
 
 import harness
 
@@ -20,6 +21,13 @@ class Threads(harness.EndToEnd):
                     if event["thread"] == thread and event["kind"] in (1, 2)]
             self.assertEqual([event["address"] for event in mine[::2]],
                              [event["address"] for event in mine[1::2]])
+
+    def test_first_events_at_the_same_instant_open_one_log(self):
+        for _ in range(60):
+            run = self.run_workload("threads", 2, 8)
+            self.assert_clean(run)
+            self.assertEqual(len(self.only_trace(run).allocations()), 16)
+            os.unlink(run.logs[0])
 
     def test_no_address_is_live_twice(self):
         run = self.run_workload("threads", 400, 16)

@@ -20,6 +20,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <latch>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -85,10 +86,15 @@ void Pairs(uint64_t count, int thread) {
   for (uint64_t i = 0; i < count; ++i) Free(Allocate(i, thread), thread);
 }
 
+// All threads make their first call at the same instant.
 void Threads(uint64_t count, int threads) {
   std::vector<std::thread> all;
+  std::latch start(threads);
   for (int t = 0; t < threads; ++t) {
-    all.emplace_back([=] { Pairs(count, t % kMaxThreads); });
+    all.emplace_back([=, &start] {
+      start.arrive_and_wait();
+      Pairs(count, t % kMaxThreads);
+    });
   }
   for (std::thread& thread : all) thread.join();
 }
