@@ -38,6 +38,12 @@ constexpr std::array<uint8_t, 8> kChunkStart = {0x0a, 0xfa, 0xff, 0x83,
 constexpr std::array<uint8_t, 6> kReservedStart = {0x7a, 0xfa, 0x9f,
                                                    0x80, 0x80, 0x00};
 
+// Later formats may add fields above. A lower number is a neighbour of the
+// chunk that a damaged length has made part of it.
+constexpr bool MayBeInChunk(uint64_t field) {
+  return (field >= kThread && field <= kPayload) || field >= kCommitted;
+}
+
 template <size_t kSize>
 bool StartsWith(std::span<const uint8_t> bytes,
                 const std::array<uint8_t, kSize>& start) {
@@ -171,7 +177,7 @@ absl::StatusOr<Scanner::Outcome> Scanner::ScanField(uint64_t at, uint64_t end,
   uint64_t tag = 0;
   const uint8_t* const value = ReadVarint(begin, stop, &tag);
   if (value == nullptr) return bad;
-  if (tag >> 3 == 0 || tag > UINT32_MAX) return Outcome::kDamaged;
+  if (!MayBeInChunk(tag >> 3) || tag > UINT32_MAX) return Outcome::kDamaged;
   if ((tag & 7) != kWireLen) {
     Field field;
     if (!ReadField(begin, stop, &field)) return bad;

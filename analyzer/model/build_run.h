@@ -31,7 +31,7 @@ struct At {
   };
   Kind kind = Kind::kNone;
   uint64_t time_ns = 0;
-  std::string mark;
+  std::string mark = {};
 };
 
 struct BuildOptions {

@@ -91,8 +91,8 @@ struct DeviceEvent {
   int result = 0;  // 0: success
   uint64_t free_bytes = 0;
   uint64_t total_bytes = 0;
-  std::string_view api;
-  std::string_view label;
+  std::string_view api = {};
+  std::string_view label = {};
 };
 
 // Numbers are those of MemorySample.Reason in proto/trace.proto.
@@ -147,8 +147,8 @@ struct Mark {
   uint64_t time = 0;
   uint32_t thread = 0;
   int kind = 0;  // 0 point, 1 push, 2 pop
-  std::string_view name;
-  std::string_view domain;
+  std::string_view name = {};
+  std::string_view domain = {};
 };
 
 struct End {

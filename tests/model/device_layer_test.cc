@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/device_layer.h"
+
+#include "gtest/gtest.h"
+
+namespace dstrace::model {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+class DeviceLayerTest : public ::testing::Test {
+ protected:
+  void Apply(const DeviceEvent& event) { layer_.Apply(event); }
+  void Create(uint64_t handle, uint64_t size, int device = 0) {
+    Apply({.kind = DeviceKind::kPhysicalCreate,
+           .device = device,
+           .size = size,
+           .handle = handle});
+  }
+  void Release(uint64_t handle) {
+    Apply({.kind = DeviceKind::kPhysicalRelease, .handle = handle});
+  }
+  void Map(uint64_t address, uint64_t size, uint64_t handle) {
+    Apply({.kind = DeviceKind::kMap,
+           .address = address,
+           .size = size,
+           .handle = handle});
+  }
+  void Unmap(uint64_t address, uint64_t size) {
+    Apply({.kind = DeviceKind::kUnmap, .address = address, .size = size});
+  }
+
+  Stacks stacks_;
+  Owners owners_{stacks_};
+  DeviceLayer layer_{&owners_, 0};
+};
+
+TEST_F(DeviceLayerTest, CountsAllocationsUntilTheirFree) {
+  Apply({.kind = DeviceKind::kAlloc,
+         .device = 1,
+         .address = 0x1000,
+         .size = kMiB});
+  EXPECT_EQ(layer_.bytes(1), kMiB);
+  EXPECT_EQ(layer_.bytes(0), 0U);
+
+  Apply({.kind = DeviceKind::kFree, .address = 0x1000});
+
+  EXPECT_EQ(layer_.bytes(1), 0U);
+  EXPECT_TRUE(layer_.seen(1));
+  EXPECT_FALSE(layer_.seen(0));
+}
+
+TEST_F(DeviceLayerTest, FailedCallsChangeNothing) {
+  Apply({.kind = DeviceKind::kAlloc,
+         .device = 0,
+         .address = 0x1000,
+         .size = kMiB,
+         .result = 2});
+  EXPECT_EQ(layer_.bytes(0), 0U);
+  Apply({.kind = DeviceKind::kAlloc,
+         .device = 0,
+         .address = 0x1000,
+         .size = kMiB});
+  Apply({.kind = DeviceKind::kFree, .address = 0x1000, .result = 1});
+  EXPECT_EQ(layer_.bytes(0), kMiB);
+}
+
+TEST_F(DeviceLayerTest, AnUnknownDeviceIsTheDefaultOne) {
+  DeviceLayer layer(&owners_, 3);
+  layer.Apply({.kind = DeviceKind::kAlloc, .address = 0x1000, .size = 7});
+  layer.Apply({.kind = DeviceKind::kAlloc,
+               .device = 2'000'000'000,
+               .address = 0x2000,
+               .size = 8});
+  EXPECT_EQ(layer.bytes(3), 15U);
+}
+
+TEST_F(DeviceLayerTest, NullFreesAreSilentAndForeignFreesAreCounted) {
+  Apply({.kind = DeviceKind::kFree, .address = 0});
+  EXPECT_EQ(layer_.unmatched_frees(), 0U);
+  Apply({.kind = DeviceKind::kFree, .address = 0x1000});
+  Apply({.kind = DeviceKind::kHostFree, .address = 0x1000});
+  Release(5);
+  EXPECT_EQ(layer_.unmatched_frees(), 3U);
+}
+
+TEST_F(DeviceLayerTest, AReusedAddressWhoseFreeWasMissedCountsOnce) {
+  for (const uint64_t size : {kMiB, 2 * kMiB}) {
+    Apply({.kind = DeviceKind::kAlloc,
+           .device = 0,
+           .address = 0x1000,
+           .size = size});
+  }
+  EXPECT_EQ(layer_.bytes(0), 2 * kMiB);
+}
+
+TEST_F(DeviceLayerTest, PoolAllocationsMayBeFreedEitherWay) {
+  for (const DeviceKind free : {DeviceKind::kFree, DeviceKind::kPoolFree}) {
+    Apply({.kind = DeviceKind::kPoolAlloc,
+           .device = 0,
+           .address = 0x1000,
+           .size = kMiB});
+    EXPECT_EQ(layer_.bytes(0), kMiB);
+    Apply({.kind = free, .address = 0x1000});
+    EXPECT_EQ(layer_.bytes(0), 0U);
+  }
+}
+
+TEST_F(DeviceLayerTest, PhysicalMemoryCountsFromCreateNotFromMap) {
+  Apply({.kind = DeviceKind::kAddressReserve,
+         .address = 0x10000000,
+         .size = 64 * kMiB});
+  EXPECT_EQ(layer_.bytes(0), 0U);
+  Create(1, 2 * kMiB);
+  EXPECT_EQ(layer_.bytes(0), 2 * kMiB);
+  Map(0x10000000, 2 * kMiB, 1);
+  EXPECT_EQ(layer_.bytes(0), 2 * kMiB);
+}
+
+TEST_F(DeviceLayerTest, ReleaseWhileMappedGivesBackAtUnmap) {
+  Create(1, 2 * kMiB);
+  Map(0x10000000, 2 * kMiB, 1);
+  Release(1);
+  EXPECT_EQ(layer_.bytes(0), 2 * kMiB);
+  Unmap(0x10000000, 2 * kMiB);
+  EXPECT_EQ(layer_.bytes(0), 0U);
+}
+
+TEST_F(DeviceLayerTest, UnmapWhileHeldGivesBackAtRelease) {
+  Create(1, 2 * kMiB);
+  Map(0x10000000, 2 * kMiB, 1);
+  Unmap(0x10000000, 2 * kMiB);
+  EXPECT_EQ(layer_.bytes(0), 2 * kMiB);
+  Release(1);
+  EXPECT_EQ(layer_.bytes(0), 0U);
+}
+
+TEST_F(DeviceLayerTest, OneUnmapMayCoverManyMappings) {
+  for (uint64_t i = 0; i < 4; ++i) {
+    Create(i + 1, 2 * kMiB);
+    Map(0x10000000 + i * 2 * kMiB, 2 * kMiB, i + 1);
+    Release(i + 1);
+  }
+  Unmap(0x10000000 + 2 * kMiB, 4 * kMiB);
+  EXPECT_EQ(layer_.bytes(0), 4 * kMiB);
+  Unmap(0x10000000, UINT64_MAX);
+  EXPECT_EQ(layer_.bytes(0), 0U);
+}
+
+TEST_F(DeviceLayerTest, MemoryMappedTwiceNeedsBothUnmaps) {
+  Create(1, 2 * kMiB);
+  Map(0x10000000, 2 * kMiB, 1);
+  Map(0x20000000, 2 * kMiB, 1);
+  Release(1);
+  Unmap(0x10000000, 2 * kMiB);
+  EXPECT_EQ(layer_.bytes(0), 2 * kMiB);
+  Unmap(0x20000000, 2 * kMiB);
+  EXPECT_EQ(layer_.bytes(0), 0U);
+}
+
+TEST_F(DeviceLayerTest, AHandleNumberGivenAgainIsANewObject) {
+  Create(1, 2 * kMiB);
+  Map(0x10000000, 2 * kMiB, 1);
+  Release(1);
+  Create(1, 6 * kMiB);
+  EXPECT_EQ(layer_.bytes(0), 8 * kMiB);
+  Unmap(0x10000000, 2 * kMiB);
+  EXPECT_EQ(layer_.bytes(0), 6 * kMiB);
+  Release(1);
+  EXPECT_EQ(layer_.bytes(0), 0U);
+}
+
+TEST_F(DeviceLayerTest, ARetainedHandleNeedsTwoReleases) {
+  Create(1, 2 * kMiB);
+  Apply({.kind = DeviceKind::kPhysicalRetain, .handle = 1});
+  Release(1);
+  EXPECT_EQ(layer_.bytes(0), 2 * kMiB);
+  Release(1);
+  EXPECT_EQ(layer_.bytes(0), 0U);
+}
+
+TEST_F(DeviceLayerTest, RetainingByAddressFindsTheObject) {
+  Create(1, 2 * kMiB);
+  Map(0x10000000, 2 * kMiB, 1);
+  Apply({.kind = DeviceKind::kPhysicalRetain,
+         .address = 0x10000000,
+         .handle = 77});
+  Release(1);
+  Unmap(0x10000000, 2 * kMiB);
+  EXPECT_EQ(layer_.bytes(0), 2 * kMiB);
+  Release(77);
+  EXPECT_EQ(layer_.bytes(0), 0U);
+}
+
+TEST_F(DeviceLayerTest, MemoryOfOtherProcessesIsNotCounted) {
+  Apply({.kind = DeviceKind::kPhysicalRetain, .handle = 9});
+  Map(0x10000000, 2 * kMiB, 9);
+  Apply({.kind = DeviceKind::kIpcOpen,
+         .device = 0,
+         .address = 0x30000000,
+         .size = kMiB});
+  EXPECT_EQ(layer_.bytes(0), 0U);
+  Unmap(0x10000000, 2 * kMiB);
+  Release(9);
+  EXPECT_EQ(layer_.unmatched_frees(), 0U);
+}
+
+TEST_F(DeviceLayerTest, HostAndManagedMemoryStandBeside) {
+  Apply({.kind = DeviceKind::kHostAlloc,
+         .device = kHostIndex,
+         .address = 0x1,
+         .size = 3});
+  Apply({.kind = DeviceKind::kHostRegister,
+         .device = kHostIndex,
+         .address = 0x2,
+         .size = 4});
+  Create(1, 5, kHostIndex);
+  Apply({.kind = DeviceKind::kManagedAlloc,
+         .device = 0,
+         .address = 0x3,
+         .size = 6});
+  EXPECT_EQ(layer_.host_pinned_bytes(), 12U);
+  EXPECT_EQ(layer_.managed_bytes(0), 6U);
+  EXPECT_EQ(layer_.bytes(0), 0U);
+
+  Apply({.kind = DeviceKind::kHostFree, .address = 0x1});
+  Apply({.kind = DeviceKind::kHostUnregister, .address = 0x2});
+  Release(1);
+  Apply({.kind = DeviceKind::kFree, .address = 0x3});
+  EXPECT_EQ(layer_.host_pinned_bytes(), 0U);
+  EXPECT_EQ(layer_.managed_bytes(0), 0U);
+  EXPECT_EQ(layer_.unmatched_frees(), 0U);
+}
+
+TEST_F(DeviceLayerTest, ResettingAPrimaryContextFreesItsDevice) {
+  for (const int device : {0, 1}) {
+    Apply({.kind = DeviceKind::kAlloc,
+           .device = device,
+           .address = 0x1000 + static_cast<uint64_t>(device),
+           .size = kMiB});
+  }
+  Apply({.kind = DeviceKind::kContextDestroy,
+         .device = 1,
+         .api = "cuDevicePrimaryCtxRelease_v2"});
+  EXPECT_EQ(layer_.bytes(1), kMiB);
+  Apply({.kind = DeviceKind::kContextDestroy,
+         .device = 1,
+         .api = "cuDevicePrimaryCtxReset_v2"});
+  EXPECT_EQ(layer_.bytes(1), 0U);
+  EXPECT_EQ(layer_.bytes(0), kMiB);
+}
+
+}  // namespace
+}  // namespace dstrace::model
