@@ -82,7 +82,20 @@ constexpr int MissingResult(Layer layer) noexcept {
   }
 }
 
-// Runs `B` around `real`. `hook` gives the names.
+// Writes the finished event down.
+template <class B>
+void Record(DeviceEvent& event) noexcept {
+  if (event.result != 0) {
+    QueryMemory(event.free_bytes, event.total_bytes);
+  } else if (B::Skip(event)) {
+    return;
+  }
+  capture::RecordDevice(event);
+  t_call.seen |= BitOf(event.kind);
+  SampleAfter(event);
+}
+
+// Runs `B` around `real`.
 template <Hook kHook, class B, class Real, class... Args>
 int RecordAround(Real* real, Args... args) noexcept {
   constexpr const HookInfo& kInfo = Info(kHook);
@@ -101,16 +114,12 @@ int RecordAround(Real* real, Args... args) noexcept {
   {
     runtime::Guard guard;
     constexpr uint64_t kSame = B::kSame | BitOf(B::kKind);
-    event.label = kInfo.layer == Layer::kDriver ? outer.label : nullptr;
-    event.result = result;
     B::Done(result);
-    if (result == 0) B::After(event, args...);
-    if (!B::kLabelOnly && (t_call.seen & kSame) == 0 &&
-        !(result == 0 && B::Skip(event))) {
-      if (result != 0) QueryMemory(event.free_bytes, event.total_bytes);
-      capture::RecordDevice(event);
-      t_call.seen |= BitOf(B::kKind);
-      SampleAfter(event);
+    if (!B::kLabelOnly && (t_call.seen & kSame) == 0) {
+      event.label = kInfo.layer == Layer::kDriver ? outer.label : nullptr;
+      event.result = result;
+      if (result == 0) B::After(event, args...);
+      Record<B>(event);
     }
   }
   t_call.label = outer.label;
