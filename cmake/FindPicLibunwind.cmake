@@ -11,7 +11,9 @@ find_path(PicLibunwind_INCLUDE_DIR libunwind.h
   PATHS "${DSTRACE_LIBUNWIND_ROOT}/include" NO_DEFAULT_PATH)
 # Without symbol versions: sanitizers that intercept cannot be linked with them.
 set(PicLibunwind_NAME libunwind.a)
-if(DSTRACE_SANITIZE MATCHES "address|thread|memory")
+if(DSTRACE_SANITIZE MATCHES "thread")
+  set(PicLibunwind_NAME libunwind-thread.a)
+elseif(DSTRACE_SANITIZE MATCHES "address|memory")
   set(PicLibunwind_NAME libunwind-sanitize.a)
 endif()
 find_library(PicLibunwind_LIBRARY NAMES ${PicLibunwind_NAME}
