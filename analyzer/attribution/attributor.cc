@@ -39,6 +39,13 @@ std::string_view LastName(std::string_view name) {
 // A chain reads best with short names, but "__init__" alone says nothing.
 std::string ChainName(const FrameText& frame) {
   const std::string_view name = frame.function;
+  if (!frame.python) {  // the last two parts: "MmBackward0::apply"
+    const size_t colons = name.rfind("::");
+    if (colons == std::string_view::npos || colons == 0) return frame.function;
+    const size_t owner = name.rfind("::", colons - 1);
+    return std::string(
+        owner == std::string_view::npos ? name : name.substr(owner + 2));
+  }
   const std::string_view last = LastName(name);
   if (last.size() == name.size()) return frame.function;
   if (!last.starts_with("__") && last != "forward" && last != "step")
@@ -155,8 +162,8 @@ void Attributor::FindAsker(const model::Stack& stack,
   FindVia(stack, positions, chosen, story);
 }
 
-// The frames a rule matched say it best. Without a rule: the library function
-// that the asking line called, and the last one before the native code.
+// The frames a rule matched say it best. Else: the library function that the
+// asking line called, and the last one before the native code.
 void Attributor::FindVia(const model::Stack& stack, const Positions& positions,
                          size_t asker, Story* story) {
   std::vector<std::string> chain;
@@ -166,8 +173,15 @@ void Attributor::FindVia(const model::Stack& stack, const Positions& positions,
     std::string name = ChainName(frame);
     if (chain.empty() || chain.back() != name) chain.push_back(std::move(name));
   };
-  for (auto it = positions.rbegin(); it != positions.rend(); ++it) add(*it);
-  if (positions.empty() && asker != kNone) {
+  for (auto it = positions.rbegin(); it != positions.rend(); ++it) {
+    const FrameText& frame = frames_[stack.frames[*it]];
+    if (IsPlumbing(stack.frames[*it])) continue;
+    // A library is best named by how it was entered, a function by itself.
+    add(frame.python || !story->rule->match[0].functions.empty()
+            ? *it
+            : EntryOf(stack, *it));
+  }
+  if (chain.empty() && asker != kNone) {
     size_t outer = kNone;
     size_t inner = kNone;
     for (size_t i = 0; i < asker; ++i) {
@@ -194,17 +208,40 @@ Story Attributor::Work(const model::Stack& stack) {
   story.rule = FindRule(stack, &positions);
   FindAsker(stack, positions, &story);
   if (!story.asked_by.empty()) return story;
-  // No Python at all: the outermost named function of the innermost library.
-  std::string module;
-  for (const uint32_t id : stack.frames) {
-    const FrameText& frame = frames_[id];
-    if (module.empty()) module = frame.module;
-    if (frame.module != module && !module.empty()) break;
-    if (!frame.function.empty()) story.asked_by = frame.Label();
-  }
-  if (story.asked_by.empty())
-    story.asked_by = frames_[stack.frames.front()].Label();
+  NativeAsker(stack, positions, &story);
   return story;
+}
+
+// No Python at all. With a rule: where its library was entered. Without: the
+// innermost function past the CUDA libraries.
+void Attributor::NativeAsker(const model::Stack& stack,
+                             const Positions& positions, Story* story) {
+  size_t at = positions.empty() ? 0 : EntryOf(stack, positions.back());
+  if (positions.empty()) {
+    for (size_t i = 0; i < stack.frames.size(); ++i) {
+      const FrameText& frame = frames_[stack.frames[i]];
+      if (frame.module.starts_with("libcud") ||
+          frame.module.starts_with("libdstrace") || frame.function.empty()) {
+        continue;
+      }
+      at = i;
+      break;
+    }
+  }
+  story->asked_by = frames_[stack.frames[at]].Label();
+}
+
+// The outermost named frame of the run of native frames of one library that
+// `position` is in: how the library was entered.
+size_t Attributor::EntryOf(const model::Stack& stack, size_t position) const {
+  const std::string& module = frames_[stack.frames[position]].module;
+  size_t entry = position;
+  for (size_t i = position; i < stack.frames.size(); ++i) {
+    const FrameText& frame = frames_[stack.frames[i]];
+    if (frame.python || frame.module != module) break;
+    if (!frame.function.empty()) entry = i;
+  }
+  return entry;
 }
 
 const Story& Attributor::Tell(model::StackId id) {

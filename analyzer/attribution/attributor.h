@@ -35,6 +35,8 @@ class Attributor {
 
   // Valid as long as this object. An id out of range reads as 0 (no stack).
   const Story& Tell(model::StackId id);
+  // Whether a frame (index into Stacks::frames) is the user's own code.
+  bool IsUserCode(uint32_t frame) const { return user_[frame] != 0; }
 
  private:
   // A match of one rule: the frames (positions in the stack) of its patterns.
@@ -45,6 +47,9 @@ class Attributor {
   bool MatchRule(size_t rule, const model::Stack& stack, Positions* positions);
   bool MatchFrame(size_t pattern, uint32_t frame);
   bool IsPlumbing(uint32_t frame);
+  void NativeAsker(const model::Stack& stack, const Positions& positions,
+                   Story* story);
+  size_t EntryOf(const model::Stack& stack, size_t position) const;
   void FindAsker(const model::Stack& stack, const Positions& positions,
                  Story* story);
   void FindVia(const model::Stack& stack, const Positions& positions,

@@ -20,19 +20,29 @@ std::string Grouped(const std::string& digits) {
   return out;
 }
 
-// Length of the UTF-8 sequence at the start of `text`, 0 if there is none.
+// Length of the well-formed UTF-8 sequence at the start of `text`, 0 if there
+// is none. Surrogates and the two non-characters of the first plane, which XML
+// forbids, count as broken.
 size_t SequenceLength(std::string_view text) {
-  const auto byte = static_cast<unsigned char>(text[0]);
-  const size_t length = byte < 0x80             ? 1
-                        : (byte & 0xE0) == 0xC0 ? 2
-                        : (byte & 0xF0) == 0xE0 ? 3
-                        : (byte & 0xF8) == 0xF0 ? 4
-                                                : 0;
-  if (length == 0 || length > text.size()) return 0;
+  const auto at = [&](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  const unsigned first = at(0);
+  const unsigned second = at(1);
+  if (first < 0x80) return 1;
+  const size_t length = first >= 0xC2 && first < 0xE0   ? 2
+                        : first >= 0xE0 && first < 0xF0 ? 3
+                        : first >= 0xF0 && first < 0xF5 ? 4
+                                                        : 0;
   for (size_t i = 1; i < length; ++i) {
-    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return 0;
+    if ((at(i) & 0xC0) != 0x80) return 0;
   }
-  return length;
+  const bool overlong =
+      (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
+  const bool beyond =
+      (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);
+  const bool forbidden = first == 0xEF && second == 0xBF && at(2) >= 0xBE;
+  return overlong || beyond || forbidden ? 0 : length;
 }
 
 // The first (or last) `columns` code points.
@@ -125,6 +135,13 @@ std::string Fit(std::string_view raw, size_t width) {
       (width - 1) / 3;  // the end of a path says more than its start
   return absl::StrCat(std::string(Head(text, head)), "…",
                       std::string(Tail(text, width - 1 - head)));
+}
+
+std::string FitStart(std::string_view raw, size_t width) {
+  const std::string text = Printable(raw);
+  if (Columns(text) <= width) return text;
+  if (width == 0) return "";
+  return absl::StrCat(std::string(Head(text, width - 1)), "…");
 }
 
 std::string PadLeft(std::string_view text, size_t width) {

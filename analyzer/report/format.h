@@ -33,6 +33,8 @@ size_t Columns(std::string_view text);
 std::string Printable(std::string_view text);
 // Text cut in the middle ("lab/…/train.py:12") to at most `width` columns.
 std::string Fit(std::string_view text, size_t width);
+// Text cut at its end ("_allgather_par…") to at most `width` columns.
+std::string FitStart(std::string_view text, size_t width);
 std::string PadLeft(std::string_view text, size_t width);
 std::string PadRight(std::string_view text, size_t width);
 // Words broken over lines of at most `width` columns; each line after the first

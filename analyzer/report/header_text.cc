@@ -119,6 +119,13 @@ std::string HeaderText(const Run& run, size_t width, const Style& style) {
   if (!losses.empty()) line(style.Red(Wrap(losses, width, "  ")));
   if (process.stacks_mode == "none")
     line("stacks were switched off (DSTRACE_STACKS=none)");
+  if (run.unmatched_tensor_frees + run.unmatched_device_frees > 0) {
+    line(style.Dim(
+        Wrap(absl::StrCat("note: ", Count(run.unmatched_tensor_frees),
+                          " tensor and ", Count(run.unmatched_device_frees),
+                          " device frees were of memory not seen before"),
+             width, "  ")));
+  }
   for (const std::string& note : run.notes) {
     line(style.Dim(Wrap(absl::StrCat("note: ", note), width, "  ")));
   }

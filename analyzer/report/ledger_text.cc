@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/report/ledger_text.h"
 
+#include <algorithm>
 #include <functional>
 #include <set>
 
@@ -90,8 +91,12 @@ void Rows(Table& table, const std::vector<const Snapshot*>& snapshots) {
       return it == l.libraries.end() ? 0 : static_cast<int64_t>(it->second);
     });
   }
-  table.Row("CUDA context, as it grew when made", false,
-            [](const Ledger& l) { return l.context; });
+  const bool others = std::any_of(
+      snapshots.begin(), snapshots.end(),
+      [](const Snapshot* s) { return s->ledger.context_includes_others; });
+  table.Row(others ? "CUDA context and other processes"
+                   : "CUDA context, as it grew when made",
+            false, [](const Ledger& l) { return l.context; });
   table.Row("in use by others before this process", false,
             [](const Ledger& l) { return l.before_first_context; });
 }
@@ -136,6 +141,12 @@ std::string Remarks(const model::Device& device,
     say(absl::StrCat("torch's own totals agree to the byte in all ",
                      Count(check.reports), " reports."));
   }
+  if (check.reserved_mismatches > 0) {
+    say(absl::StrCat("torch's reserved total differs from its segments in ",
+                     Count(check.reserved_mismatches), " of ",
+                     Count(check.reserved_reports), " reports, by up to ",
+                     Bytes(check.largest_reserved_error), "."));
+  }
   return out;
 }
 
@@ -153,6 +164,8 @@ std::string LedgerText(const model::Device& device,
               [&](const Ledger&) { return device_total; });
   table.Row("of cached: freed, a stream may still use", false,
             [](const Ledger& l) { return l.torch_stream_pending; });
+  table.Row("managed memory (host or device)", false,
+            [](const Ledger& l) { return l.managed; });
   table.Row("pinned host memory (not on the device)", false,
             [](const Ledger& l) { return l.host_pinned; });
   return absl::StrCat(table.Take(), Remarks(device, snapshots, style));

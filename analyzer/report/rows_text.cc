@@ -49,14 +49,16 @@ std::string MoreText(size_t rows, uint64_t bytes) {
 }
 
 // Prints the first rows with `numbers(row)` before each, then what is left.
-template <typename Numbers>
+// `extra(bytes)` is called before each row, and at the end with 0.
+template <typename Numbers, typename Extras>
 std::string Rows(View& view, const std::vector<Row>& rows,
                  const RowsOptions& options, const Style& style,
-                 Numbers numbers) {
+                 Numbers numbers, Extras extras) {
   std::string out;
   uint64_t rest = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     if (i < options.top) {
+      absl::StrAppend(&out, extras(rows[i].bytes));
       absl::StrAppend(&out,
                       RowText(view, numbers(rows[i]), rows[i], options, style));
     } else {
@@ -66,7 +68,7 @@ std::string Rows(View& view, const std::vector<Row>& rows,
   if (rows.size() > options.top) {
     absl::StrAppend(&out, MoreText(rows.size() - options.top, rest));
   }
-  return out;
+  return absl::StrCat(out, extras(0));
 }
 
 // Failures that differ in time only.
@@ -75,11 +77,22 @@ struct FailureGroup {
   size_t times = 0;
 };
 
+// A driver call that failed and that torch itself then reported.
+bool IsCauseOfTorchError(const Failure& failure,
+                         const std::vector<Failure>& failures) {
+  return failure.api != "torch" &&
+         std::any_of(failures.begin(), failures.end(), [&](const Failure& f) {
+           return f.api == "torch" && f.device == failure.device &&
+                  f.stack == failure.stack && f.stack != 0;
+         });
+}
+
 std::vector<FailureGroup> GroupFailures(const std::vector<Failure>& failures) {
   std::map<std::tuple<std::string, int, uint64_t, int, model::StackId>, size_t>
       index;
   std::vector<FailureGroup> groups;
   for (const Failure& failure : failures) {
+    if (IsCauseOfTorchError(failure, failures)) continue;
     const auto [it, added] =
         index.try_emplace(std::tuple(failure.api, failure.device, failure.size,
                                      failure.result, failure.stack),
@@ -102,7 +115,7 @@ std::string FailureHead(const FailureGroup& group) {
       failure.api == "torch"
           ? absl::StrCat("torch ran out of memory on GPU ", failure.device)
           : absl::StrCat(failure.api, " failed with error ", failure.result);
-  std::string out = absl::StrCat(Duration(failure.time_ns), "  ", who,
+  std::string out = absl::StrCat("at ", Duration(failure.time_ns), " ", who,
                                  ": asked for ", Bytes(failure.size));
   if (failure.total_bytes > 0) {
     absl::StrAppend(&out, ", ", Bytes(failure.free_bytes), " of ",
@@ -115,30 +128,51 @@ std::string FailureHead(const FailureGroup& group) {
 }  // namespace
 
 std::string HoldersText(View& view, const std::vector<Row>& rows,
-                        uint64_t whole, const RowsOptions& options,
-                        const Style& style) {
+                        const std::vector<Extra>& extras, uint64_t whole,
+                        const RowsOptions& options, const Style& style) {
+  const auto numbers = [&](uint64_t bytes, const std::string& count) {
+    return absl::StrCat(PadLeft(Bytes(bytes), 12),
+                        PadLeft(Share(bytes, whole), 9), PadLeft(count, 10),
+                        "  ");
+  };
+  std::vector<Extra> left = extras;
+  std::stable_sort(left.begin(), left.end(), [](const auto& a, const auto& b) {
+    return a.bytes > b.bytes;
+  });
+  size_t next = 0;
+  const auto larger = [&](uint64_t bytes) {
+    std::string out;
+    for (; next < left.size() && left[next].bytes >= bytes; ++next) {
+      if (left[next].bytes == 0) continue;
+      absl::StrAppend(&out, style.Bold(numbers(left[next].bytes, "-")),
+                      Fit(left[next].name, options.width - kTextColumn), "\n");
+    }
+    return out;
+  };
   const std::string head =
       absl::StrCat(PadLeft("bytes", 12), PadLeft("share", 9),
-                   PadLeft("count", 10), "  asked by\n");
+                   PadLeft("count", 10), "  asked by");
   return absl::StrCat(
-      style.Dim(head), Rows(view, rows, options, style, [&](const Row& row) {
-        return absl::StrCat(PadLeft(Bytes(row.bytes), 12),
-                            PadLeft(Share(row.bytes, whole), 9),
-                            PadLeft(Count(row.count), 10), "  ");
-      }));
+      style.Dim(head), "\n",
+      Rows(
+          view, rows, options, style,
+          [&](const Row& row) { return numbers(row.bytes, Count(row.count)); },
+          larger));
 }
 
 std::string GrowthText(View& view, const std::vector<Row>& rows,
                        const RowsOptions& options, const Style& style) {
   const std::string head =
       absl::StrCat(PadLeft("at peak", 12), PadLeft("in all", 12),
-                   PadLeft("times", 7), "  asked by\n");
-  return absl::StrCat(style.Dim(head),
-                      Rows(view, rows, options, style, [&](const Row& row) {
-                        return absl::StrCat(PadLeft(Bytes(row.bytes), 12),
-                                            PadLeft(Bytes(row.total), 12),
-                                            PadLeft(Count(row.count), 7), "  ");
-                      }));
+                   PadLeft("times", 7), "  asked by");
+  const auto numbers = [](const Row& row) {
+    return absl::StrCat(PadLeft(Bytes(row.bytes), 12),
+                        PadLeft(Bytes(row.total), 12),
+                        PadLeft(Count(row.count), 7), "  ");
+  };
+  return absl::StrCat(style.Dim(head), "\n",
+                      Rows(view, rows, options, style, numbers,
+                           [](uint64_t) { return std::string(); }));
 }
 
 std::string FailuresText(View& view, const std::vector<Failure>& failures,

@@ -16,10 +16,16 @@ struct RowsOptions {
   bool stacks = false;
 };
 
+// Memory that no asker holds, shown among the rows by size.
+struct Extra {
+  std::string name;
+  uint64_t bytes = 0;
+};
+
 // Holders of device memory: bytes, share of `whole`, count, and who asked.
 std::string HoldersText(View& view, const std::vector<Row>& rows,
-                        uint64_t whole, const RowsOptions& options,
-                        const Style& style);
+                        const std::vector<Extra>& extras, uint64_t whole,
+                        const RowsOptions& options, const Style& style);
 // What made torch reserve: bytes at the peak, over the run, count, who asked.
 std::string GrowthText(View& view, const std::vector<Row>& rows,
                        const RowsOptions& options, const Style& style);

@@ -32,6 +32,7 @@ class Writer {
         style_{options.colour},
         rows_{options.top, options.width, options.stacks} {}
 
+  // The sections after the header, of each device in turn.
   std::string Write() {
     out_ = HeaderText(view_.run(), options_.width, style_);
     bool any = false;
@@ -78,11 +79,13 @@ class Writer {
     const std::vector<std::string> verdict = Verdict(view_, device, *chosen);
     for (const std::string& sentence : verdict) Line(sentence);
     if (verdict.empty()) Line("This process held no memory on it.");
-    Layers(device, *chosen);
-    Heading("Where the device's memory is");
-    absl::StrAppend(&out_,
-                    LedgerText(device, LedgerColumns(device, chosen),
-                               DeviceTotal(view_.run(), device), style_));
+    if (device.index >= 0) {
+      Layers(device, *chosen);
+      Heading("Where the device's memory is");
+      absl::StrAppend(&out_,
+                      LedgerText(device, LedgerColumns(device, chosen),
+                                 DeviceTotal(view_.run(), device), style_));
+    }
     HoldersSection(*chosen);
     TimelineSection(device);
     GrowthSection(device);
@@ -123,23 +126,32 @@ class Writer {
 
   void HoldersSection(const Snapshot& snapshot) {
     const std::vector<Row> rows = Holders(view_, snapshot);
+    const model::Ledger& ledger = snapshot.ledger;
     const std::string when = snapshot.name == "peak" ? "at the peak"
                              : snapshot.name == "end"
                                  ? "at the end"
                                  : absl::StrCat("at ", snapshot.name);
-    if (!rows.empty()) {
+    std::vector<Extra> extras;
+    extras.push_back({"torch's cache: no tensor uses it", ledger.torch_cached});
+    if (ledger.residual > 0) {
+      extras.push_back({"CUDA context and other processes",
+                        static_cast<uint64_t>(ledger.residual)});
+    }
+    if (!rows.empty() || ledger.torch_cached > 0) {
       Heading(absl::StrCat("Who holds it ", when, " (",
                            Duration(snapshot.time_ns), ")"));
-      absl::StrAppend(&out_, HoldersText(view_, rows, Whole(snapshot.ledger),
+      absl::StrAppend(&out_, HoldersText(view_, rows, extras, Whole(ledger),
                                          rows_, style_));
     }
     const std::vector<Row> host = HostHolders(view_, snapshot);
     if (host.empty()) return;
-    Heading(absl::StrCat("Pinned host memory ", when));
-    absl::StrAppend(&out_, HoldersText(view_, host, snapshot.ledger.host_pinned,
-                                       {std::min<size_t>(rows_.top, 3),
-                                        rows_.width, rows_.stacks},
-                                       style_));
+    Heading(absl::StrCat("Beside it ", when, ": pinned host memory",
+                         ledger.managed > 0 ? " and managed memory" : ""));
+    absl::StrAppend(
+        &out_,
+        HoldersText(view_, host, {}, ledger.host_pinned + ledger.managed,
+                    {std::min<size_t>(rows_.top, 3), rows_.width, rows_.stacks},
+                    style_));
   }
 
   void TimelineSection(const Device& device) {

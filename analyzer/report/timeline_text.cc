@@ -58,8 +58,8 @@ double NiceCeiling(double value) {
   double unit = 1;
   while (unit * 10 < value) unit *= 10;
   while (unit > value) unit /= 10;
-  for (const double factor :
-       {1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0}) {
+  for (const double factor : {1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0,
+                              6.0, 7.0, 8.0, 9.0, 10.0}) {
     if (unit * factor >= value) return unit * factor;
   }
   return unit * 10;

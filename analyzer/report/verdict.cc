@@ -31,9 +31,12 @@ std::string Who(const attribution::Story& story) {
   return absl::StrCat("asked by ", story.asked_by, " via ", story.via);
 }
 
-std::string WithAdvice(std::string sentence, const attribution::Story& story) {
-  if (story.rule == nullptr || story.rule->advice.empty()) return sentence;
-  return absl::StrCat(sentence, " Change: ", story.rule->advice);
+void Advise(const attribution::Story& story, const std::string& otherwise,
+            std::vector<std::string>* out) {
+  const std::string advice = story.rule == nullptr || story.rule->advice.empty()
+                                 ? otherwise
+                                 : story.rule->advice;
+  if (!advice.empty()) out->push_back(absl::StrCat("Change: ", advice));
 }
 
 // What lies between nvidia-smi and torch's allocated bytes, largest first.
@@ -52,14 +55,14 @@ std::string Gap(const Ledger& ledger) {
     add(bytes, OwnerName(owner));
   if (ledger.residual > 0) {
     add(static_cast<uint64_t>(ledger.residual),
-        "CUDA context and others outside this account");
+        "CUDA context and other processes");
   }
   if (small > 0) parts.emplace_back(small, "smaller parts");
   std::stable_sort(
       parts.begin(), parts.end(),
       [](const auto& a, const auto& b) { return a.first > b.first; });
   return absl::StrJoin(parts, ", ", [](std::string* out, const auto& part) {
-    absl::StrAppend(out, Bytes(part.first), " ", part.second);
+    absl::StrAppend(out, part.second, " ", Bytes(part.first));
   });
 }
 
@@ -114,28 +117,31 @@ const Row* CacheMaker(const std::vector<Row>& growth,
   return best;
 }
 
-std::string CacheSentence(const Ledger& ledger, const Row* maker) {
+constexpr char kEmptyCache[] =
+    "torch.cuda.empty_cache() returns what no stream uses any more.";
+
+void CacheSentences(const Ledger& ledger, const Row* maker,
+                    std::vector<std::string>* out) {
   std::string text =
       absl::StrCat("Most of it, ", Bytes(ledger.torch_cached), " (",
                    Share(ledger.torch_cached, Used(ledger)),
-                   "), is torch's cache: no tensor");
-  absl::StrAppend(&text, " uses it");
+                   "), is torch's cache: no tensor uses it");
   if (ledger.torch_stream_pending > 0) {
     absl::StrAppend(&text, ", ", Bytes(ledger.torch_stream_pending),
-                    " still waits for a stream");
+                    " of it still waits for a stream");
   }
   absl::StrAppend(&text, ".");
-  if (maker == nullptr)
-    return absl::StrCat(text,
-                        " torch.cuda.empty_cache() returns what is free.");
-  const attribution::Story& story = *maker->story;
-  absl::StrAppend(&text, " ", Bytes(maker->bytes), " was reserved for ",
-                  LabelOf(story, "tensors freed since"), ", ", Who(story), ".");
-  if (story.rule == nullptr || story.rule->advice.empty()) {
-    return absl::StrCat(text,
-                        " torch.cuda.empty_cache() returns what is free.");
+  if (maker == nullptr) {
+    out->push_back(text);
+    out->push_back(absl::StrCat("Change: ", kEmptyCache));
+    return;
   }
-  return WithAdvice(text, story);
+  absl::StrAppend(&text, " ", Bytes(maker->bytes),
+                  maker->total > 0 ? " was reserved for " : " was freed by ",
+                  LabelOf(*maker->story, "tensors freed since"), ", ",
+                  Who(*maker->story), ".");
+  out->push_back(text);
+  Advise(*maker->story, kEmptyCache, out);
 }
 
 // The tag (or, untagged, the asker) that holds most; its bytes over all rows.
@@ -154,18 +160,37 @@ std::pair<const Row*, uint64_t> Largest(const std::vector<Row>& holders) {
   return {best, most};
 }
 
-std::string HolderSentence(const Ledger& ledger, const Row& row,
-                           uint64_t bytes) {
+void HolderSentences(const Ledger& ledger, const Row& row, uint64_t bytes,
+                     std::vector<std::string>* out) {
   const uint64_t used = Used(ledger);
   const std::string opening =
       bytes * 2 > used ? "Most of it" : "The largest part";
   const std::string kind = row.layer == model::Layer::kTensor
                                ? "tensors"
                                : OwnerName(row.owner) + "'s own memory";
-  const std::string text = absl::StrCat(
+  out->push_back(absl::StrCat(
       opening, ", ", Bytes(bytes), " (", Share(bytes, used), "), is ",
-      LabelOf(*row.story, kind), ", ", Who(*row.story), ".");
-  return WithAdvice(text, *row.story);
+      LabelOf(*row.story, kind), ", ", Who(*row.story), "."));
+  Advise(*row.story, "", out);
+}
+
+// torch's last out-of-memory error on this device.
+void OutOfMemorySentences(View& view, int device,
+                          std::vector<std::string>* out) {
+  const model::Failure* last = nullptr;
+  for (const model::Failure& failure : view.run().failures) {
+    if (failure.api == "torch" && failure.device == device) last = &failure;
+  }
+  if (last == nullptr) return;
+  const attribution::Story& story = view.Tell(last->stack);
+  std::string text = absl::StrCat("OUT OF MEMORY at ", Duration(last->time_ns),
+                                  ": ", Bytes(last->size), " asked for ",
+                                  LabelOf(story, "a tensor"));
+  if (last->total_bytes > 0) {
+    absl::StrAppend(&text, ", ", Bytes(last->free_bytes), " free");
+  }
+  out->push_back(absl::StrCat(text, ", ", Who(story), "."));
+  Advise(story, "", out);
 }
 
 }  // namespace
@@ -174,16 +199,25 @@ std::vector<std::string> Verdict(View& view, const model::Device& device,
                                  const model::Snapshot& snapshot) {
   const Ledger& ledger = snapshot.ledger;
   std::vector<std::string> out;
+  OutOfMemorySentences(view, device.index, &out);
+  const bool failed = !out.empty();
   if (Used(ledger) == 0 && ledger.torch_live == 0) return out;
-  out.push_back(Totals(ledger));
+  if (device.index >= 0) out.push_back(Totals(ledger));
   const std::vector<Row> holders = Holders(view, snapshot);
   const auto [row, bytes] = Largest(holders);
+  std::vector<std::string> finding;
   if (ledger.torch_cached > bytes && ledger.torch_cached * 4 > Used(ledger)) {
-    out.push_back(
-        CacheSentence(ledger, CacheMaker(TorchGrowth(view, device), holders)));
+    const std::vector<Row> growth = TorchGrowth(view, device);
+    const std::vector<Row> pending = PendingHolders(view, snapshot);
+    const Row* maker = CacheMaker(growth, holders);
+    if (maker == nullptr && !pending.empty()) maker = &pending.front();
+    CacheSentences(ledger, maker, &finding);
   } else if (row != nullptr) {
-    out.push_back(HolderSentence(ledger, *row, bytes));
+    HolderSentences(ledger, *row, bytes, &finding);
   }
+  // One advice is enough: after a failure, the one that avoids it.
+  if (failed && finding.size() > 1) finding.resize(1);
+  out.insert(out.end(), finding.begin(), finding.end());
   return out;
 }
 

@@ -53,10 +53,10 @@ class Grouper {
 };
 
 template <typename Wanted>
-std::vector<Row> Group(View& view, const model::Snapshot& snapshot,
+std::vector<Row> Group(View& view, const std::vector<model::Holding>& holdings,
                        Wanted wanted) {
   Grouper grouper(view);
-  for (const model::Holding& holding : snapshot.holdings) {
+  for (const model::Holding& holding : holdings) {
     if (holding.bytes == 0 || !wanted(holding)) continue;
     Row& row = grouper.Of(holding.layer, holding.owner, holding.stack);
     row.bytes += holding.bytes;
@@ -77,15 +77,21 @@ View::View(const model::Run& run, const attribution::RuleSet& rules,
       attributor_(run.stacks, frames_, rules) {}
 
 std::vector<Row> Holders(View& view, const model::Snapshot& snapshot) {
-  return Group(view, snapshot, [](const model::Holding& holding) {
+  return Group(view, snapshot.holdings, [](const model::Holding& holding) {
     if (holding.layer == Layer::kDevice) return holding.owner != "torch";
     return holding.layer == Layer::kTensor;
   });
 }
 
+std::vector<Row> PendingHolders(View& view, const model::Snapshot& snapshot) {
+  return Group(view, snapshot.stream_pending,
+               [](const model::Holding&) { return true; });
+}
+
 std::vector<Row> HostHolders(View& view, const model::Snapshot& snapshot) {
-  return Group(view, snapshot, [](const model::Holding& holding) {
-    return holding.layer == Layer::kHostPinned;
+  return Group(view, snapshot.holdings, [](const model::Holding& holding) {
+    return holding.layer == Layer::kHostPinned ||
+           holding.layer == Layer::kManaged;
   });
 }
 
@@ -116,7 +122,7 @@ std::string OwnerName(const std::string& owner) {
   static const std::map<std::string, std::string>* const names =
       new std::map<std::string, std::string>{
           {"nccl", "NCCL"},         {"cublas", "cuBLAS"},
-          {"cublaslt", "cuBLASLt"}, {"cudnn", "cuDNN"},
+          {"cublasLt", "cuBLASLt"}, {"cudnn", "cuDNN"},
           {"cufft", "cuFFT"},       {"cusolver", "cuSOLVER"},
           {"cusparse", "cuSPARSE"}, {"cudart", "CUDA runtime"},
           {"nvshmem", "NVSHMEM"},   {"cupti", "CUPTI"},
@@ -130,7 +136,7 @@ std::string LabelOf(const Story& story, const std::string& otherwise) {
 }
 
 std::string DeviceName(const model::Run& run, int index) {
-  if (index < 0) return "host";
+  if (index < 0) return "Tensors in host memory";
   for (const model::Gpu& gpu : run.process.gpus) {
     if (gpu.index == index && !gpu.name.empty())
       return absl::StrCat("GPU ", index, ": ", gpu.name);

@@ -32,6 +32,9 @@ class View {
   const attribution::Story& Tell(model::StackId stack) {
     return attributor_.Tell(stack);
   }
+  bool IsUserCode(uint32_t frame) const {
+    return attributor_.IsUserCode(frame);
+  }
 
  private:
   const model::Run& run_;
@@ -54,7 +57,9 @@ struct Row {
 // What holds device memory, largest first: tensors and the device memory of
 // other libraries. torch's own segments are not in it (the tensors are).
 std::vector<Row> Holders(View& view, const model::Snapshot& snapshot);
-// Pinned host memory, largest first.
+// Blocks freed by the program that a stream may still use, by who had asked.
+std::vector<Row> PendingHolders(View& view, const model::Snapshot& snapshot);
+// Pinned host and managed memory, largest first.
 std::vector<Row> HostHolders(View& view, const model::Snapshot& snapshot);
 // Who made torch's reserved memory grow, largest at the peak first.
 std::vector<Row> TorchGrowth(View& view, const model::Device& device);

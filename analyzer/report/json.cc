@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/report/json.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "analyzer/report/header_text.h"
+#include "analyzer/report/verdict.h"
+
+namespace dstrace::report {
+namespace {
+
+using Object = nlohmann::ordered_json;
+
+const char* EndName(model::EndKind kind) {
+  switch (kind) {
+    case model::EndKind::kKilled:
+      return "killed";
+    case model::EndKind::kExit:
+      return "exit";
+    case model::EndKind::kFastExit:
+      return "fast_exit";
+    case model::EndKind::kSignal:
+      return "signal";
+    case model::EndKind::kExec:
+      return "exec";
+    case model::EndKind::kAbort:
+      return "abort";
+    case model::EndKind::kStillRunning:
+      return "still_running";
+  }
+  return "unknown";
+}
+
+const char* LayerName(model::Layer layer) {
+  switch (layer) {
+    case model::Layer::kTensor:
+      return "tensor";
+    case model::Layer::kDevice:
+      return "device";
+    case model::Layer::kHostPinned:
+      return "host_pinned";
+    case model::Layer::kManaged:
+      return "managed";
+  }
+  return "unknown";
+}
+
+Object ProcessObject(const model::Process& process) {
+  Object out{{"pid", process.pid},
+             {"parent_pid", process.parent_pid},
+             {"host", process.host},
+             {"command", process.command},
+             {"executable", process.executable},
+             {"rank", nullptr},
+             {"world_size", nullptr},
+             {"environment", process.environment},
+             {"properties", process.properties},
+             {"stacks", process.stacks_mode},
+             {"dstrace_version", process.dstrace_version},
+             {"crash_proof", process.crash_proof},
+             {"start_real_ns", process.start_real_ns},
+             {"duration_ns", process.duration_ns},
+             {"end",
+              {{"kind", EndName(process.end)},
+               {"status", process.end_status},
+               {"text", EndText(process)}}}};
+  if (process.rank.has_value()) out["rank"] = *process.rank;
+  if (process.world_size.has_value()) out["world_size"] = *process.world_size;
+  return out;
+}
+
+Object LedgerObject(const model::Ledger& ledger) {
+  return {{"device_total", ledger.device_total},
+          {"device_used", ledger.device_used},
+          {"device_used_known", ledger.device_used_known},
+          {"sample_age_ns", ledger.sample_age_ns},
+          {"torch_live", ledger.torch_live},
+          {"torch_reserved", ledger.torch_reserved},
+          {"torch_cached", ledger.torch_cached},
+          {"torch_stream_pending", ledger.torch_stream_pending},
+          {"libraries", ledger.libraries},
+          {"residual", ledger.residual},
+          {"context", ledger.context},
+          {"context_includes_others", ledger.context_includes_others},
+          {"before_first_context", ledger.before_first_context},
+          {"host_pinned", ledger.host_pinned},
+          {"managed", ledger.managed}};
+}
+
+Object SnapshotObject(const model::Snapshot& snapshot) {
+  return {{"name", snapshot.name},
+          {"time_ns", snapshot.time_ns},
+          {"ledger", LedgerObject(snapshot.ledger)}};
+}
+
+class Writer {
+ public:
+  Writer(View& view, const JsonOptions& options)
+      : view_(view), options_(options) {}
+
+  Object Write() {
+    const model::Run& run = view_.run();
+    Object out{{"schema", "dstrace.report/1"},
+               {"process", ProcessObject(run.process)},
+               {"gpus", Object::array()},
+               {"trace",
+                {{"events", run.event_count},
+                 {"bytes", run.file_bytes},
+                 {"lost", Object::array()},
+                 {"notes", run.notes},
+                 {"unmatched_tensor_frees", run.unmatched_tensor_frees},
+                 {"unmatched_device_frees", run.unmatched_device_frees}}},
+               {"devices", Object::array()},
+               {"failures", Object::array()},
+               {"marks", Object::array()}};
+    for (const model::Gpu& gpu : run.process.gpus) {
+      out["gpus"].push_back({{"index", gpu.index},
+                             {"name", gpu.name},
+                             {"uuid", gpu.uuid},
+                             {"total_bytes", gpu.total_bytes}});
+    }
+    for (const model::Loss& loss : run.losses) {
+      out["trace"]["lost"].push_back({{"cause", loss.cause},
+                                      {"count", loss.count},
+                                      {"detail", loss.detail}});
+    }
+    for (const model::Device& device : run.devices) {
+      if (!options_.device.has_value() || *options_.device == device.index) {
+        out["devices"].push_back(DeviceObject(device));
+      }
+    }
+    for (const model::Failure& failure : run.failures) {
+      out["failures"].push_back(FailureObject(failure));
+    }
+    for (const model::MarkPoint& mark : run.marks) {
+      out["marks"].push_back({{"time_ns", mark.time_ns},
+                              {"name", mark.name},
+                              {"kind", mark.kind == 1   ? "push"
+                                       : mark.kind == 2 ? "pop"
+                                                        : "point"}});
+    }
+    return out;
+  }
+
+ private:
+  Object DeviceObject(const model::Device& device) {
+    Object out{{"index", device.index},
+               {"total_bytes", DeviceTotal(view_.run(), device)},
+               {"peak_time_ns", device.peak_time_ns},
+               {"at", options_.at},
+               {"verdict", Object::array()},
+               {"snapshots", Object::array()}};
+    for (const model::Snapshot& snapshot : device.snapshots) {
+      out["snapshots"].push_back(SnapshotObject(snapshot));
+    }
+    const model::Snapshot* chosen = FindSnapshot(device, options_.at);
+    if (chosen != nullptr) {
+      out["verdict"] = Verdict(view_, device, *chosen);
+      out["holders"] = Rows(Holders(view_, *chosen), false);
+      out["beside"] = Rows(HostHolders(view_, *chosen), false);
+      out["stream_pending"] = Rows(PendingHolders(view_, *chosen), false);
+    }
+    out["growth"] = Rows(TorchGrowth(view_, device), true);
+    out["timeline"] = Timeline(device);
+    const model::TorchCheck& check = device.torch_check;
+    out["torch_check"] = {
+        {"reports", check.reports},
+        {"mismatches", check.mismatches},
+        {"largest_error", check.largest_error},
+        {"reserved_reports", check.reserved_reports},
+        {"reserved_mismatches", check.reserved_mismatches},
+        {"largest_reserved_error", check.largest_reserved_error}};
+    return out;
+  }
+
+  static Object Timeline(const model::Device& device) {
+    Object points = Object::array();
+    for (const model::TimelinePoint& point : device.timeline) {
+      points.push_back({point.time_ns, point.device_used, point.torch_reserved,
+                        point.torch_live});
+    }
+    return {
+        {"columns", {"time_ns", "device_used", "torch_reserved", "torch_live"}},
+        {"points", points}};
+  }
+
+  Object StoryObject(const attribution::Story& story) {
+    Object out{{"tag", nullptr},
+               {"category", nullptr},
+               {"label", nullptr},
+               {"asked_by",
+                {{"text", story.asked_by},
+                 {"file", story.asked_file},
+                 {"line", story.asked_line},
+                 {"user_code", story.user_code}}},
+               {"via", story.via}};
+    if (story.rule != nullptr) {
+      out["tag"] = story.rule->tag;
+      out["category"] = story.rule->category;
+      out["label"] = story.rule->label;
+      out["explanation"] = story.rule->explanation;
+      out["advice"] = story.rule->advice;
+    }
+    return out;
+  }
+
+  Object Rows(const std::vector<Row>& rows, bool growth) {
+    Object out = Object::array();
+    for (const Row& row : rows) {
+      if (options_.top != 0 && out.size() >= options_.top) break;
+      Object item{{"layer", LayerName(row.layer)}, {"owner", row.owner}};
+      if (growth) {
+        item["bytes_at_peak"] = row.bytes;
+        item["bytes_at_end"] = row.at_end;
+        item["bytes_allocated"] = row.total;
+      } else {
+        item["bytes"] = row.bytes;
+      }
+      item["count"] = row.count;
+      item.update(StoryObject(*row.story));
+      item["distinct_stacks"] = row.stacks.size();
+      if (options_.stacks) item["stack"] = Stack(row.stacks.front());
+      out.push_back(std::move(item));
+    }
+    return out;
+  }
+
+  Object Stack(model::StackId id) {
+    Object out = Object::array();
+    const model::Stacks& stacks = view_.run().stacks;
+    if (id >= stacks.stacks.size()) return out;
+    for (const uint32_t index : stacks.stacks[id].frames) {
+      const model::FrameText& frame = view_.frames()[index];
+      out.push_back({{"kind", frame.python ? "python" : "native"},
+                     {"function", frame.function},
+                     {"file", frame.file},
+                     {"line", frame.line},
+                     {"module", frame.module},
+                     {"user_code", view_.IsUserCode(index)}});
+    }
+    return out;
+  }
+
+  Object FailureObject(const model::Failure& failure) {
+    Object out{{"time_ns", failure.time_ns},
+               {"api", failure.api},
+               {"device", failure.device},
+               {"size", failure.size},
+               {"result", failure.result},
+               {"free_bytes", failure.free_bytes},
+               {"total_bytes", failure.total_bytes},
+               {"torch_live", failure.torch_live},
+               {"torch_reserved", failure.torch_reserved}};
+    out.update(StoryObject(view_.Tell(failure.stack)));
+    if (options_.stacks) out["stack"] = Stack(failure.stack);
+    return out;
+  }
+
+  View& view_;
+  const JsonOptions& options_;
+};
+
+}  // namespace
+
+std::string Json(View& view, const JsonOptions& options) {
+  // Names of the traced program may be broken UTF-8.
+  return Writer(view, options)
+             .Write()
+             .dump(1, ' ', false, Object::error_handler_t::replace) +
+         "\n";
+}
+
+std::string JsonArray(const std::vector<std::string>& reports) {
+  return absl::StrCat("[\n", absl::StrJoin(reports, ","), "]\n");
+}
+
+}  // namespace dstrace::report
