@@ -91,10 +91,15 @@ class KeyWalker {
     if (!rejected && (IsRemark(member.key) || HasFinding(path))) return;
     std::string near = NearestName(member.key, ValidNames(section));
     if (rejected) {
-      Finding& finding = Add(member, path, Severity::kError, "unknown-key");
+      // A value "auto" is removed before the keys are checked.
+      bool dropped = section.drops_auto && IsAutoValue(member.value);
+      Finding& finding =
+          Add(member, path, dropped ? Severity::kWarning : Severity::kError,
+              "unknown-key");
       finding.message = absl::StrFormat(
-          "\"%s\" is not a key of \"%s\" in DeepSpeed %s: it is refused.",
-          member.key, section.path, FormatVersion(version_));
+          "\"%s\" is not a key of \"%s\" in DeepSpeed %s: it is %s.",
+          member.key, section.path, FormatVersion(version_),
+          dropped ? "dropped only because its value is \"auto\"" : "refused");
       finding.change =
           near.empty() ? "remove it" : absl::StrFormat("\"%s\"", near);
       finding.source = section.source;

@@ -160,8 +160,9 @@ class Model {
     }
     int64_t states = head + flat + on * 12 * n;
     out_.initialize_steady = states + bucket + on * set_.grad_bytes * n;
+    out_.optimizer_build_peak = states + on * 4 * s + t * s;
     out_.initialize_peak =
-        std::max(states + on * 4 * s + t * s, out_.initialize_steady);
+        std::max(out_.optimizer_build_peak, out_.initialize_steady);
   }
 
   void TrainStage3() {
@@ -213,7 +214,8 @@ class Model {
         false, absl::StrFormat("%dn", t),
         "initialize_optimizer_states > torch/optim _multi_tensor_adam(w)");
     out_.initialize_steady = width_ * out_.params + master + on * 8 * n;
-    out_.initialize_peak = out_.initialize_steady + on * 4 * n + t * n;
+    out_.optimizer_build_peak = out_.initialize_steady + on * 4 * n + t * n;
+    out_.initialize_peak = out_.optimizer_build_peak;
   }
 
   void TrainBelow3() {

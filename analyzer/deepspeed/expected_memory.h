@@ -58,6 +58,9 @@ struct ExpectedMemory {
   int64_t temporaries_per_element = 0;  // T / S in bytes
   int64_t load_live = 0;
   int64_t load_peak = 0;
+  // While initialize_optimizer_states takes its first step; the highest point
+  // of initialize is this or what stays at its end.
+  int64_t optimizer_build_peak = 0;
   int64_t initialize_peak = 0;
   int64_t initialize_steady = 0;
   int64_t training_peak = 0;  // forward and backward, without activations

@@ -56,6 +56,7 @@ Json ToJson(const ExpectedMemory& expected) {
               {"sub_group_elements", expected.sub_group_elements},
               {"load_live_bytes", expected.load_live},
               {"load_peak_bytes", expected.load_peak},
+              {"optimizer_build_peak_bytes", expected.optimizer_build_peak},
               {"initialize_peak_bytes", expected.initialize_peak},
               {"initialize_steady_bytes", expected.initialize_steady},
               {"training_peak_bytes", expected.training_peak},

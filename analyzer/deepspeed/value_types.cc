@@ -105,12 +105,21 @@ std::string Wanted(const KeyRule& key, const JsonValue& value, bool pydantic2) {
         (value.text == "none" || value.text == "cpu" || value.text == "nvme");
     return known ? "" : "\"none\", \"cpu\" or \"nvme\"";
   }
+  if (type == "path") {
+    return value.kind == JsonKind::kString ? "" : "a path in quotes";
+  }
   if (type == "str") {
-    bool number = value.kind == JsonKind::kNumber && !pydantic2;
-    return value.kind == JsonKind::kString || number ? "" : "a string";
+    // pydantic 1 turns any scalar into its text.
+    bool turned = !pydantic2 && (value.kind == JsonKind::kNumber ||
+                                 value.kind == JsonKind::kBool);
+    return value.kind == JsonKind::kString || turned ? "" : "a string";
   }
   if (type == "list") return value.kind == JsonKind::kArray ? "" : "a list";
   if (type == "section" || type == "dict") {
+    // pydantic 1 takes an empty list or string for an empty dictionary.
+    bool empty = (value.kind == JsonKind::kArray && value.items.empty()) ||
+                 (value.kind == JsonKind::kString && value.text.empty());
+    if (!pydantic2 && empty) return "";
     return value.kind == JsonKind::kObject ? "" : "an object { }";
   }
   if (type == "section_or_bool") {
