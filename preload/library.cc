@@ -6,12 +6,22 @@
 // the unwinder and the rest start at the first CUDA or torch event, so that the
 // shells, compilers and data loaders that inherit LD_PRELOAD feel nothing.
 
+#include <pthread.h>
+
+#include "preload/hooks/hooks.h"
 #include "preload/runtime/config.h"
 
 namespace dstrace {
 namespace {
 
-__attribute__((constructor)) void OnLoad() { runtime::ReadConfig(); }
+__attribute__((constructor)) void OnLoad() {
+  runtime::ReadConfig();
+  hooks::AdoptProcess();
+  pthread_atfork(nullptr, nullptr, &hooks::AdoptProcess);
+}
+
+// The loader takes us down before the driver, which was loaded later.
+__attribute__((destructor)) void OnUnload() { hooks::StopQueries(); }
 
 }  // namespace
 }  // namespace dstrace

@@ -171,7 +171,8 @@ void RecordEnd(EndKind kind, int status) noexcept {
 }
 
 void CountLoss(LossCause cause, std::string_view detail) noexcept {
-  Session::Get().CountLoss(cause, detail);
+  Session& session = Session::Get();
+  if (!session.is_parents()) session.CountLoss(cause, detail);
 }
 
 void ModulesChanged() noexcept { Session::Get().ModulesChanged(); }

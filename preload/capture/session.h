@@ -40,7 +40,8 @@ class Session {
   [[nodiscard]] ThreadState* Enter() noexcept {
     ThreadState* const state = t_state;
     if (__builtin_expect(
-            state == nullptr || fork_page_.IsChild() || !recording(), 0)) {
+            state == nullptr || fork_page_.IsChild() || !state_is_recording(),
+            0)) {
       return EnterSlow();
     }
     return state;
@@ -83,8 +84,12 @@ class Session {
   void Finish() noexcept;
 
   [[nodiscard]] bool recording() const noexcept {
-    // relaxed: whoever has a ThreadState got it after the state was set.
-    return state_.load(std::memory_order_relaxed) == State::kRecording;
+    return state_is_recording() && !fork_page_.IsChild();
+  }
+  // True until the first event in a child of fork(): what is here is the
+  // parent's, and its chunks are not even mapped.
+  [[nodiscard]] bool is_parents() const noexcept {
+    return fork_page_.IsChild();
   }
   [[nodiscard]] const runtime::Config& config() const noexcept {
     return config_;
@@ -93,6 +98,10 @@ class Session {
   [[nodiscard]] TorchTotals& torch_totals() noexcept { return torch_totals_; }
 
  private:
+  [[nodiscard]] bool state_is_recording() const noexcept {
+    // relaxed: whoever has a ThreadState got it after the state was set.
+    return state_.load(std::memory_order_relaxed) == State::kRecording;
+  }
   enum class State : uint32_t { kIdle, kRecording, kOff };
   // Room kept for a thread record in front of any other.
   static constexpr size_t kThreadRecord = 64;
