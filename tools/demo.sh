@@ -28,11 +28,11 @@ configure() {
 # Only what is run here: the two products, and the fakes that stand in for CUDA.
 step "configure" "$logs/configure.log" configure
 step "build" "$logs/build.log" cmake --build "$build" -j "$jobs" --target \
-  dstrace dstrace-report fake_cudart fake_cuda fake_torch fake_nccl
+  dstrace dstrace-report dstrace_fakes
 
 library=$build/lib/libdstrace.so
 report=$(find "$build" -name dstrace-report -type f -perm -u+x | head -n 1)
-fakes=$(dirname "$(find "$build" -name 'libcudart.so.13*' | head -n 1)")
+fakes=$build/tests/fakes
 
 has_gpu() {
   command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 &&

@@ -15,8 +15,9 @@ def with_torch():
     candidates += sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python")))
     find = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
     for python in candidates:
-        if python and subprocess.run([python, "-c", find],
-                                     stderr=subprocess.DEVNULL).returncode == 0:
+        if not python or not os.access(python, os.X_OK):
+            continue
+        if subprocess.run([python, "-c", find], stderr=subprocess.DEVNULL).returncode == 0:
             return python
     return None
 
