@@ -39,10 +39,12 @@ has_gpu() {
     timeout 120 python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null
 }
 
-# show FILE LINES: the start of its report.
+# show FILE [LINES OF HOLDERS]: who, how it went and the verdict; then who
+# holds most.
 show() {
-  "$report" "$1" --top 3 >"$logs/report.txt" || die "no report of $1"
-  head -n "$2" "$logs/report.txt"
+  "$report" "$1" --rules examples/simulated_training/rules.json >"$logs/report.txt" || die "no report of $1"
+  sed '/^Where the device/,$d' "$logs/report.txt" | grep -v '^$' | head -n 10
+  [[ -z ${2:-} ]] || sed -n '/^Who holds it/,$p' "$logs/report.txt" | head -n "$2"
 }
 
 rm -rf "$runs" && mkdir -p "$runs"
@@ -63,14 +65,12 @@ fi
 
 echo
 echo "== $what: LD_PRELOAD=libdstrace.so python3 $program"
-show "$trace" 14
+show "$trace" 7
 
 for sample in samples/zero3_mics_load.pb samples/torch_training.pb; do
   [[ -f $sample ]] || continue
-  echo
   echo "== recorded on a real GPU: $sample"
-  show "$sample" 10
+  show "$sample"
   break
 done
-echo
 echo "All of it: ${report#"$repo"/} ${trace#"$repo"/}    Flame graph: --format svg -o memory.svg"

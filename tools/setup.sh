@@ -52,7 +52,8 @@ install_packages() {
   ((${#missing[@]} > 0)) || return 0
   ((EUID == 0)) || command -v sudo >/dev/null ||
     die "needs root to install: ${missing[*]}"
-  echo "setup: installing ${#missing[@]} packages: ${missing[*]}" | fold -s -w 100
+  echo "setup: installing ${#missing[@]} packages (${missing[0]} ... ${missing[-1]}; see build/setup.log)"
+  echo "installing: ${missing[*]}" >>"$log"
   # The lists may be fresh enough already: an update that fails is not the end.
   as_root apt-get update || true
   as_root apt-get install -y --no-install-recommends "${missing[@]}" || {
@@ -85,9 +86,8 @@ say_where_cuda_is() {
   for dir in "${CUDA_HOME:-/usr/local/cuda}/include" /usr/include; do
     [[ -f $dir/cuda.h ]] && return
   done
-  echo "setup: no CUDA headers; not needed to build. Tests against them are skipped until" \
-    "nvidia-cuda-dev (Debian: non-free; Ubuntu: multiverse) or NVIDIA's CUDA toolkit is installed." |
-    fold -s -w 100
+  echo "setup: no CUDA headers, only needed to check the hooks against them: package nvidia-cuda-dev"
+  echo "       (Debian: non-free, Ubuntu: multiverse), or NVIDIA's CUDA toolkit"
 }
 
 : >"$log"
