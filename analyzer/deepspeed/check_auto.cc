@@ -54,8 +54,7 @@ class AutoWalker {
               const std::string& path) {
     if (path == "zero_optimization.stage") return;  // has its own rule
     Finding finding = view_.At(path, Severity::kNote, "auto-default");
-    finding.source = section.drops_auto ? "runtime/config_utils.py:55 (v0.10.1)"
-                                        : key.source;
+    finding.source = section.drops_auto ? section.auto_source : key.source;
     std::string who =
         launcher_ == Launcher::kHfTrainer || launcher_ == Launcher::kAccelerate
             ? "HF Trainer has no rule for it"

@@ -27,6 +27,20 @@ constexpr SizeKey kSizeKeys[] = {
      true, 0, "a parameter up to this size stays gathered in training"},
 };
 
+std::string Origin(const ConfigView& view, Launcher launcher,
+                   const JsonMember* written, const std::string& path) {
+  if (written == nullptr) return "default";
+  if (!view.IsAuto(path)) return "set";
+  std::string fill = view.rules().HfTrainerFill(
+      absl::StrCat("zero_optimization.", written->key));
+  if (launcher != Launcher::kHfTrainer || fill.empty()) {
+    return "\"auto\": default";
+  }
+  return view.options().hidden_size > 0
+             ? absl::StrCat("\"auto\": HF Trainer, ", fill)
+             : absl::StrCat("\"auto\": default until HF Trainer writes ", fill);
+}
+
 }  // namespace
 
 std::string ShowBytes(double bytes) {
@@ -37,7 +51,7 @@ std::string ShowBytes(double bytes) {
   return absl::StrFormat("%.1f MiB", bytes / (1024.0 * 1024));
 }
 
-std::vector<SizeRow> ListSizes(const ConfigView& view,
+std::vector<SizeRow> ListSizes(const ConfigView& view, Launcher launcher,
                                const Settings& settings) {
   std::vector<SizeRow> rows;
   if (settings.stage == 0) return rows;
@@ -51,9 +65,7 @@ std::vector<SizeRow> ListSizes(const ConfigView& view,
     row.elements = settings.*key.elements;
     row.bytes =
         row.elements * (key.bytes != 0 ? key.bytes : settings.param_bytes);
-    row.origin = written == nullptr  ? "default"
-                 : view.IsAuto(path) ? "\"auto\": default"
-                                     : "set";
+    row.origin = Origin(view, launcher, written, path);
     row.meaning = key.meaning;
     rows.push_back(std::move(row));
   }

@@ -32,7 +32,7 @@ void CheckBatch(const ConfigView& view, Launcher launcher,
 Launcher TellLauncher(const ConfigView& view);
 
 // The buffers in bytes.
-std::vector<SizeRow> ListSizes(const ConfigView& view,
+std::vector<SizeRow> ListSizes(const ConfigView& view, Launcher launcher,
                                const Settings& settings);
 
 // "1.00 GB (953.7 MiB)".

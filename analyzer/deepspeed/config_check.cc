@@ -60,6 +60,23 @@ void AddVersionNote(const CheckOptions& options, const RuleSet& rules,
   findings->push_back(std::move(finding));
 }
 
+// HF Trainer writes these three from the model's hidden size.
+void FillAsHfTrainer(const ConfigView& view, Launcher launcher,
+                     Settings* settings) {
+  int64_t hidden = view.options().hidden_size;
+  if (launcher != Launcher::kHfTrainer || hidden <= 0) return;
+  if (view.IsAuto("zero_optimization.reduce_bucket_size")) {
+    settings->reduce_bucket_size = hidden * hidden;
+  }
+  if (settings->stage != 3) return;
+  if (view.IsAuto("zero_optimization.stage3_prefetch_bucket_size")) {
+    settings->prefetch_bucket_size = hidden * hidden * 9 / 10;
+  }
+  if (view.IsAuto("zero_optimization.stage3_param_persistence_threshold")) {
+    settings->param_persistence_threshold = 10 * hidden;
+  }
+}
+
 }  // namespace
 
 ConfigReport CheckConfig(std::string_view text, const CheckOptions& options,
@@ -79,7 +96,8 @@ ConfigReport CheckConfig(std::string_view text, const CheckOptions& options,
     CheckBatch(view, report.launcher, &report.findings);
     AddVersionNote(options, rules, &report.findings);
     report.settings = ReadSettings(view);
-    report.sizes = ListSizes(view, report.settings);
+    FillAsHfTrainer(view, report.launcher, &report.settings);
+    report.sizes = ListSizes(view, report.launcher, report.settings);
   }
   SortFindings(&report.findings);
   return report;

@@ -91,6 +91,7 @@ absl::StatusOr<SectionRule> ReadSection(const Json& json) {
                     : unknown == "ignore" ? UnknownKeys::kIgnored
                                           : UnknownKeys::kOpen;
   section.drops_auto = Flag(json, "drops_auto");
+  section.auto_source = Text(json, "auto_source");
   section.source = Text(json, "source");
   absl::Status range = ReadRange(json, &section.range);
   if (!range.ok()) return range;

@@ -57,6 +57,7 @@ struct SectionRule {
   std::string path;
   UnknownKeys unknown = UnknownKeys::kOpen;
   bool drops_auto = false;  // a value "auto" is removed before reading
+  std::string auto_source;
   VersionRange range;
   std::string source;
   std::vector<KeyRule> keys;

@@ -262,6 +262,20 @@ TEST(Auto, HfTrainerFillsItsKeysAndNotSubGroupSize) {
             nullptr);
 }
 
+TEST(Auto, HfTrainersValuesAreCountedFromTheHiddenSize) {
+  CheckOptions options;
+  options.hidden_size = 4096;
+
+  ConfigReport report =
+      CheckConfig(ReadTestFile("zero3_hf_auto.json"), options);
+
+  EXPECT_EQ(report.settings.reduce_bucket_size, 16777216);
+  EXPECT_EQ(report.settings.prefetch_bucket_size, 15099494);
+  EXPECT_EQ(report.settings.param_persistence_threshold, 40960);
+  ASSERT_FALSE(report.sizes.empty());
+  EXPECT_EQ(report.sizes[0].origin, "\"auto\": HF Trainer, hidden_size^2");
+}
+
 TEST(Batch, TheThreeSizesMustAgreeWithTheWorld) {
   auto check = [](const char* members, int world_size) {
     CheckOptions options;
