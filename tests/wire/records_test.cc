@@ -81,6 +81,24 @@ TEST(Records, TheLargestTupleFitsItsBound) {
   EXPECT_LE(bytes.size(), kMaxTupleBytes);
 }
 
+// The worked example of proto/FORMAT.md, byte for byte.
+TEST(Records, TensorEventsAreTheBytesOfTheFormatPage) {
+  const std::string bytes = Encode([](Encoder& out) {
+    PutTensorAlloc(
+        out, 1500, 17,
+        {.address_delta = 0x7F0000000200, .size = 2048, .device = 256});
+    PutTensorFree(out, 900, {.slot_plus_one = 1});
+    PutTensorAlloc(out, 700, 300, {.slot_plus_one = 1});
+  });
+  const uint8_t expected[] = {0x0A, 0x0F, 0xDC, 0x0B, 0x11, 0x00, 0x80,
+                              0x88, 0x80, 0x80, 0x80, 0xC0, 0x3F, 0x80,
+                              0x10, 0x80, 0x02,              //
+                              0x12, 0x03, 0x84, 0x07, 0x01,  //
+                              0x0A, 0x05, 0xBC, 0x05, 0xAC, 0x02, 0x01};
+  EXPECT_EQ(bytes, std::string(reinterpret_cast<const char*>(expected),
+                               sizeof expected));
+}
+
 TEST(Records, TensorFreeIsTwoVarintsOrTheBlock) {
   const auto records = Parse([](Encoder& out) {
     PutTensorFree(out, 3, {.slot_plus_one = 4096});
