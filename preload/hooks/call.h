@@ -20,6 +20,7 @@
 
 #include "preload/capture/recorder.h"
 #include "preload/hooks/cuda_abi.h"
+#include "preload/hooks/driver_queries.h"
 #include "preload/hooks/export.h"
 #include "preload/hooks/hook_id.h"
 #include "preload/hooks/memory_sampler.h"
@@ -36,7 +37,8 @@ struct CallState {
   const char* label;  // innermost runtime or NCCL function, null outside
   uint64_t seen;      // kinds recorded since the outermost hook, as bits
 };
-extern thread_local CallState t_call __attribute__((tls_model("initial-exec")));
+extern constinit thread_local CallState t_call
+    __attribute__((tls_model("initial-exec")));
 
 constexpr uint64_t BitOf(DeviceKind kind) noexcept {
   return uint64_t{1} << static_cast<unsigned>(kind);
@@ -120,6 +122,13 @@ int RecordAround(Real* real, Args... args) noexcept {
       event.result = result;
       if (result == 0) B::After(event, args...);
       Record<B>(event);
+    }
+  }
+  if constexpr (kInfo.layer == Layer::kRuntime) {
+    // Outside of the runtime's own locks, and only once CUDA is in use.
+    if (outer.label == nullptr && t_call.seen != 0) {
+      runtime::Guard guard;
+      DescribeRuntime();
     }
   }
   t_call.label = outer.label;

@@ -11,7 +11,8 @@
 
 namespace dstrace::hooks {
 
-thread_local CallState t_call __attribute__((tls_model("initial-exec"))) = {};
+constinit thread_local CallState t_call
+    __attribute__((tls_model("initial-exec"))) = {};
 
 namespace {
 

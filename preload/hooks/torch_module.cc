@@ -70,8 +70,12 @@ bool VersionPath(std::string_view library, runtime::Text<4096>& path) noexcept {
 }  // namespace
 
 void DescribeTorch(const void* caller) noexcept {
-  // relaxed: only who is first matters.
-  if (g_described.exchange(true, std::memory_order_relaxed)) return;
+  // relaxed: only who is first matters. Plain load first: a process with a
+  // profiled CPU allocator comes here each time.
+  if (g_described.load(std::memory_order_relaxed) ||
+      g_described.exchange(true, std::memory_order_relaxed)) {
+    return;
+  }
   Dl_info info;
   link_map* map = nullptr;
   const auto dladdr1 = Libc().dladdr1;

@@ -178,6 +178,10 @@ cudaError_t cudaDeviceReset() {
 cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t value) {
   return Do(&D::cuCtxSetLimit, limit, value);
 }
+cudaError_t cudaThreadExit() { return cudaDeviceReset(); }
+cudaError_t cudaThreadSetLimit(cudaLimit limit, size_t value) {
+  return cudaDeviceSetLimit(limit, value);
+}
 cudaError_t cudaLibraryLoadData(cudaLibrary_t* out, const void* code,
                                 cudaJitOption* options, void** values,
                                 unsigned int count,

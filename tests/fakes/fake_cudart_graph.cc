@@ -49,6 +49,12 @@ cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph,
             reinterpret_cast<const CUgraphEdgeData*>(data), count,
             reinterpret_cast<CUgraphNodeParams*>(params));
 }
+cudaError_t cudaGraphAddNode_v2(cudaGraphNode_t* node, cudaGraph_t graph,
+                                const cudaGraphNode_t* dependencies,
+                                const cudaGraphEdgeData* data, size_t count,
+                                cudaGraphNodeParams* params) {
+  return cudaGraphAddNode(node, graph, dependencies, data, count, params);
+}
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph,
                                  unsigned long long flags, char*, size_t) {
   return Do(&D::cuGraphInstantiateWithFlags, out, graph, flags);

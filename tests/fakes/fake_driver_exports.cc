@@ -21,7 +21,14 @@ struct Entry {
   void* function;
 };
 
+// A function of a CUDA to come, with other arguments than any known one.
+CUresult FutureMemFree(CUdeviceptr, CUstream, unsigned int) {
+  return kIllegalState;
+}
+
 const Entry kEntries[] = {
+    {"cuMemFree_v3", "cuMemFree", 14000, kAny,
+     reinterpret_cast<void*>(&FutureMemFree)},
 #define DSTRACE_DRIVER_HOOK(symbol, base, since, stream, body, params, args) \
   {#symbol, #base, since, stream,                                            \
    reinterpret_cast<void*>(&::dstrace::fakes::symbol)},
