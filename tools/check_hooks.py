@@ -189,21 +189,9 @@ def check_versions(rows, version, typedefs, label, faults):
         if row.layer != "DRIVER" or row.since > version or \
                 row.base not in known:
             continue
-        key = (row.base, row.since, row.mode == "kPerThread")
-        if key in typedefs or not newer_than(row, typedefs):
-            continue
-        faults.append(f"{TABLE}:{row.line}: {row.symbol}: {label} has no "
-                      f"{row.base} of version {row.since}")
-
-
-def newer_than(row, typedefs):
-    """False for functions older than the typedefs of their name, which list
-    only what cuGetProcAddress is asked for: cuCtxCreate of 2.0 and the like.
-    """
-    since = [version for base, version, twin in typedefs
-             if base == row.base and twin == (row.mode == "kPerThread")]
-    return bool(since) and (row.mode != "kPerThread" or
-                            row.since >= min(since))
+        if (row.base, row.since, row.mode == "kPerThread") not in typedefs:
+            faults.append(f"{TABLE}:{row.line}: {row.symbol}: {label} has no "
+                          f"{row.base} of version {row.since}")
 
 
 def check_tests(rows, faults):
