@@ -23,28 +23,34 @@ class Merger {
   struct Cursor {
     uint64_t time = 0;
     size_t rank = 0;  // position in `chunks_`; breaks ties
-    std::unique_ptr<ChunkDecoder> decoder;
+    ChunkDecoder* decoder = nullptr;
+
+    [[nodiscard]] bool Before(const Cursor& other) const {
+      return time != other.time ? time < other.time : rank < other.rank;
+    }
   };
   // For a heap whose front is the earliest event.
-  static bool Later(const Cursor& a, const Cursor& b) {
-    return a.time != b.time ? a.time > b.time : a.rank > b.rank;
-  }
+  static bool Later(const Cursor& a, const Cursor& b) { return b.Before(a); }
 
   absl::Status OpenNext();
   absl::Status OpenDue();
   // Delivers from the front cursor as long as it stays the earliest one.
   absl::Status Drain();
   absl::StatusOr<bool> Advance(ChunkDecoder& decoder) const;
-  // Whether an event at this place in order may be delivered now.
-  [[nodiscard]] bool IsFirst(uint64_t time, size_t rank) const;
+  // Whether the front cursor still is the earliest one of all.
+  [[nodiscard]] bool FrontIsFirst() const;
+  // Restores the heap after the front cursor moved on.
+  void SinkFront();
+  void DropFront();
 
   const File& file_;
   const std::vector<ChunkInfo>& chunks_;
   const DecodeContext& context_;
   model::EventVisitor& visitor_;
   std::vector<Cursor> heap_;
-  std::vector<std::unique_ptr<ChunkDecoder>> spare_;
-  size_t next_ = 0;  // the first chunk not yet opened
+  std::vector<std::unique_ptr<ChunkDecoder>> decoders_;
+  std::vector<ChunkDecoder*> spare_;  // those that are in no cursor
+  size_t next_ = 0;                   // the first chunk not yet opened
   bool stopped_ = false;
 };
 
@@ -67,25 +73,22 @@ absl::Status Merger::OpenDue() {
 }
 
 absl::Status Merger::OpenNext() {
+  if (spare_.empty()) {
+    decoders_.push_back(std::make_unique<ChunkDecoder>(context_));
+    spare_.push_back(decoders_.back().get());
+  }
   Cursor cursor;
   cursor.rank = next_++;
-  if (spare_.empty()) {
-    cursor.decoder = std::make_unique<ChunkDecoder>(context_);
-  } else {
-    cursor.decoder = std::move(spare_.back());
-    spare_.pop_back();
-  }
+  cursor.decoder = spare_.back();
   const absl::Status status =
       LoadChunk(file_, chunks_[cursor.rank], *cursor.decoder);
   if (!status.ok()) return status;
   const auto more = Advance(*cursor.decoder);
   if (!more.ok()) return more.status();
-  if (!*more) {
-    spare_.push_back(std::move(cursor.decoder));
-    return absl::OkStatus();
-  }
+  if (!*more) return absl::OkStatus();
+  spare_.pop_back();
   cursor.time = cursor.decoder->time();
-  heap_.push_back(std::move(cursor));
+  heap_.push_back(cursor);
   std::push_heap(heap_.begin(), heap_.end(), Later);
   return absl::OkStatus();
 }
@@ -101,36 +104,55 @@ absl::StatusOr<bool> Merger::Advance(ChunkDecoder& decoder) const {
       ": the file changed while it was being read"));
 }
 
-bool Merger::IsFirst(uint64_t time, size_t rank) const {
-  if (!heap_.empty()) {
-    const Cursor& front = heap_.front();
-    if (time > front.time || (time == front.time && rank > front.rank)) {
-      return false;
-    }
+bool Merger::FrontIsFirst() const {
+  const Cursor& front = heap_.front();
+  // The second earliest is one of the front's two children.
+  for (size_t child = 1; child < std::min<size_t>(heap_.size(), 3); ++child) {
+    if (heap_[child].Before(front)) return false;
   }
   return next_ == chunks_.size() ||
-         time < chunks_[next_].first_time - context_.start_time;
+         front.time < chunks_[next_].first_time - context_.start_time;
+}
+
+void Merger::SinkFront() {
+  const Cursor moved = heap_.front();
+  size_t hole = 0;
+  for (;;) {
+    size_t child = 2 * hole + 1;
+    if (child >= heap_.size()) break;
+    if (child + 1 < heap_.size() && heap_[child + 1].Before(heap_[child])) {
+      ++child;
+    }
+    if (!heap_[child].Before(moved)) break;
+    heap_[hole] = heap_[child];
+    hole = child;
+  }
+  heap_[hole] = moved;
+}
+
+void Merger::DropFront() {
+  spare_.push_back(heap_.front().decoder);
+  heap_.front() = heap_.back();
+  heap_.pop_back();
+  if (!heap_.empty()) SinkFront();
 }
 
 absl::Status Merger::Drain() {
-  std::pop_heap(heap_.begin(), heap_.end(), Later);
-  Cursor cursor = std::move(heap_.back());
-  heap_.pop_back();
   do {
-    if (!cursor.decoder->Deliver(visitor_)) {
+    Cursor& front = heap_.front();
+    if (!front.decoder->Deliver(visitor_)) {
       stopped_ = true;
       return absl::OkStatus();
     }
-    const auto more = Advance(*cursor.decoder);
+    const auto more = Advance(*front.decoder);
     if (!more.ok()) return more.status();
     if (!*more) {
-      spare_.push_back(std::move(cursor.decoder));
+      DropFront();
       return absl::OkStatus();
     }
-    cursor.time = cursor.decoder->time();
-  } while (IsFirst(cursor.time, cursor.rank));
-  heap_.push_back(std::move(cursor));
-  std::push_heap(heap_.begin(), heap_.end(), Later);
+    front.time = front.decoder->time();
+  } while (FrontIsFirst());
+  SinkFront();
   return absl::OkStatus();
 }
 
