@@ -92,6 +92,7 @@ void Record(DeviceEvent& event) noexcept {
   } else if (B::Skip(event)) {
     return;
   }
+  if (event.time == 0) event.time = capture::Now();
   capture::RecordDevice(event);
   t_call.seen |= BitOf(event.kind);
   SampleAfter(event);
@@ -139,7 +140,10 @@ int RecordAround(Real* real, Args... args) noexcept {
 template <Hook kHook, class B, class... Args>
 inline int Call(const void* caller, Args... args) noexcept {
   using Real = int(Args...);
-  auto* real = reinterpret_cast<Real*>(RealOf(kHook, caller));
+  void* found = Info(kHook).layer == Layer::kRuntime
+                    ? RealOfRuntime(kHook, caller)
+                    : RealOf(kHook, caller);
+  auto* real = reinterpret_cast<Real*>(found);
   if (__builtin_expect(real == nullptr, 0)) {
     return MissingResult(Info(kHook).layer);
   }

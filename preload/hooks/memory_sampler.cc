@@ -48,7 +48,11 @@ bool TakeTurn(int device, uint64_t now, bool large) noexcept {
   if (device < 0 || device >= kMaxDevices) return false;
   // relaxed: a rate limit; whoever wins the exchange samples.
   uint64_t last = g_last[device].load(std::memory_order_relaxed);
-  if (!large && last != 0 && now - last < kIntervalNs) return false;
+  // Signed: another thread's event may be later than this one.
+  const auto age = static_cast<int64_t>(now - last);
+  if (!large && last != 0 && age < static_cast<int64_t>(kIntervalNs)) {
+    return false;
+  }
   return g_last[device].compare_exchange_strong(last, now,
                                                 std::memory_order_relaxed);
 }
@@ -83,7 +87,7 @@ void SampleAfter(const DeviceEvent& event) noexcept {
   }
   const bool first = device >= 0 && device < kMaxDevices &&
                      g_last[device].load(std::memory_order_relaxed) == 0;
-  if (!TakeTurn(device, capture::Now(), event.size >= kLargeBytes)) return;
+  if (!TakeTurn(device, event.time, event.size >= kLargeBytes)) return;
   SampleNow(first ? SampleReason::kFirst : SampleReason::kEvent);
 }
 

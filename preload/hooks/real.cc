@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <cstring>
 #include <span>
 
 #include "preload/hooks/libc_functions.h"
@@ -69,14 +70,22 @@ void* FindIn(const char* name, size_t slot) noexcept {
   return found;
 }
 
-void* FindForCaller(size_t slot, const void* caller) noexcept {
+// The library around an address, or null.
+const link_map* LibraryAround(const void* address) noexcept {
   const LibcFunctions& libc = Libc();
-  if (caller == nullptr || libc.dladdr1 == nullptr) return nullptr;
+  if (address == nullptr || libc.dladdr1 == nullptr) return nullptr;
   Dl_info info;
   link_map* map = nullptr;
-  if (libc.dladdr1(caller, &info, reinterpret_cast<void**>(&map),
-                   RTLD_DL_LINKMAP) == 0 ||
-      map == nullptr || map->l_name == nullptr || map->l_name[0] == '\0') {
+  if (libc.dladdr1(address, &info, reinterpret_cast<void**>(&map),
+                   RTLD_DL_LINKMAP) == 0) {
+    return nullptr;
+  }
+  return map;
+}
+
+void* FindForCaller(size_t slot, const void* caller) noexcept {
+  const link_map* map = LibraryAround(caller);
+  if (map == nullptr || map->l_name == nullptr || map->l_name[0] == '\0') {
     return nullptr;  // the main program: step 1 has seen all it links
   }
   return FindIn(map->l_name, slot);
@@ -103,7 +112,71 @@ void* Publish(size_t slot, void* real) noexcept {
   return real;
 }
 
+// Runtimes besides the one behind g_real: where each is loaded (0: free), and
+// its functions.
+constexpr size_t kOtherRuntimes = 3;
+constinit std::atomic<uintptr_t> g_other_base[kOtherRuntimes] = {};
+constinit std::atomic<void*> g_other_real[kOtherRuntimes][kHookCount] = {};
+
+// Which runtime the code on a page is linked with: page number << 4 | runtime,
+// 0 being g_real's. A collision only costs another search.
+constexpr size_t kPages = 1024;
+constinit std::atomic<uint64_t> g_pages[kPages] = {};
+
+bool IsRuntime(const link_map* map) noexcept {
+  if (map == nullptr || map->l_name == nullptr) return false;
+  const char* slash = std::strrchr(map->l_name, '/');
+  const char* name = slash == nullptr ? map->l_name : slash + 1;
+  return std::strncmp(name, "libcudart.so", 12) == 0;
+}
+
+// The place of the runtime at `base`, or 0 (g_real's) when all are taken.
+uint64_t OtherRuntimeAt(uintptr_t base) noexcept {
+  for (size_t i = 0; i < kOtherRuntimes; ++i) {
+    uintptr_t known = 0;
+    // relaxed: a number; its functions are published on their own.
+    if (g_other_base[i].compare_exchange_strong(known, base,
+                                                std::memory_order_relaxed) ||
+        known == base) {
+      return i + 1;
+    }
+  }
+  return 0;
+}
+
+// A preload between us and CUDA stays in the chain whoever calls; of two
+// runtimes, the caller's own is taken.
+uint64_t ChooseRuntime(size_t slot, const void* caller) noexcept {
+  void* common = FindReal(slot, caller);
+  void* own = FindForCaller(slot, caller);
+  if (own == nullptr || own == common) return 0;
+  const link_map* own_library = LibraryAround(own);
+  if (!IsRuntime(own_library) || !IsRuntime(LibraryAround(common))) return 0;
+  return OtherRuntimeAt(own_library->l_addr);
+}
+
 }  // namespace
+
+void* RealOfRuntime(Hook hook, const void* caller) noexcept {
+  const uint64_t page = reinterpret_cast<uintptr_t>(caller) >> 12;
+  std::atomic<uint64_t>& place = g_pages[page % kPages];
+  // relaxed: the entry says all there is to know.
+  uint64_t entry = place.load(std::memory_order_relaxed);
+  if (__builtin_expect(entry >> 4 != page, 0)) {
+    entry = page << 4 | ChooseRuntime(SlotOf(hook), caller);
+    place.store(entry, std::memory_order_relaxed);
+  }
+  const uint64_t runtime = entry & 15;
+  if (__builtin_expect(runtime == 0, 1)) return RealOf(hook, caller);
+  std::atomic<void*>& slot = g_other_real[runtime - 1][SlotOf(hook)];
+  // acquire: pairs with the release below, as in RealOf().
+  void* real = slot.load(std::memory_order_acquire);
+  if (real == nullptr) {
+    real = FindForCaller(SlotOf(hook), caller);
+    slot.store(real, std::memory_order_release);
+  }
+  return real;
+}
 
 void* FindReal(size_t slot, const void* caller) noexcept {
   void* found = FindLinkedSlot(slot, caller);
@@ -125,20 +198,19 @@ void* OfferReal(Hook hook, void* real) noexcept {
 }
 
 void ForgetUnloaded() noexcept {
-  const LibcFunctions& libc = Libc();
-  if (libc.dladdr1 == nullptr) return;
+  if (Libc().dladdr1 == nullptr) return;
   for (std::atomic<void*>& slot : g_real) {
     // relaxed: only compared and cleared; users reload with acquire.
     void* real = slot.load(std::memory_order_relaxed);
-    Dl_info info;
-    link_map* map = nullptr;
-    if (real == nullptr ||
-        libc.dladdr1(real, &info, reinterpret_cast<void**>(&map),
-                     RTLD_DL_LINKMAP) != 0) {
-      continue;
-    }
+    if (real == nullptr || LibraryAround(real) != nullptr) continue;
     slot.compare_exchange_strong(real, nullptr, std::memory_order_relaxed);
   }
+  // Code may come to lie where other code was: everyone is asked again.
+  for (auto& page : g_pages) page.store(0, std::memory_order_relaxed);
+  for (auto& functions : g_other_real) {
+    for (auto& slot : functions) slot.store(nullptr, std::memory_order_relaxed);
+  }
+  for (auto& base : g_other_base) base.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace dstrace::hooks

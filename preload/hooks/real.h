@@ -68,6 +68,11 @@ inline void* RealOf(Id id, const void* caller = nullptr) noexcept {
   return __builtin_expect(real != nullptr, 1) ? real : FindReal(slot, caller);
 }
 
+// The same for a runtime function where two CUDA runtimes may be loaded (pip
+// packages bring their own): the one that `caller` is linked with, as symbol
+// versions would have had it. Costs one more load where `caller` was seen.
+void* RealOfRuntime(Hook hook, const void* caller) noexcept;
+
 // As a plain linker would find it for `caller`: steps 1 and 2 only.
 void* FindLinked(Hook hook, const void* caller) noexcept;
 

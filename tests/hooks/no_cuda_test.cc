@@ -90,6 +90,31 @@ TEST(TwoRuntimes, AreNotMixedUp) {
   dlclose(second);
 }
 
+// Linked callers too: symbol versions used to tell them apart.
+TEST(TwoRuntimes, KeepTheirLinkedCallers) {
+  using Ask = int(void**);
+  void* old_user = dlopen("libuser_11.so", RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(old_user, nullptr) << dlerror();
+  void* new_user = dlopen("libuser_12.so", RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(new_user, nullptr) << dlerror();
+  auto* ask_old = reinterpret_cast<Ask*>(dlsym(old_user, "UserMalloc"));
+  auto* ask_new = reinterpret_cast<Ask*>(dlsym(new_user, "UserMalloc"));
+  for (int round = 0; round < 3; ++round) {
+    void* pointer = nullptr;
+    FakeRecorderClear();
+    ASSERT_EQ(ask_old(&pointer), 0);
+    EXPECT_EQ(reinterpret_cast<uint64_t>(pointer) >> 32, 0x11u);
+    ASSERT_EQ(ask_new(&pointer), 0);
+    EXPECT_EQ(reinterpret_cast<uint64_t>(pointer) >> 32, 0x12u);
+    EXPECT_EQ(FakeRecorderGet().events.size(), 2u);
+  }
+  EXPECT_EQ(dlclose(old_user), 0);
+  void* pointer = nullptr;
+  ASSERT_EQ(ask_new(&pointer), 0);
+  EXPECT_EQ(reinterpret_cast<uint64_t>(pointer) >> 32, 0x12u);
+  EXPECT_EQ(dlclose(new_user), 0);
+}
+
 TEST(Dlclose, SaysNothingWhenOnlyAReferenceIsDropped) {
   void* first = dlopen(kOwnRuntime, RTLD_NOW | RTLD_LOCAL);
   void* again = dlopen(kOwnRuntime, RTLD_NOW | RTLD_LOCAL);
