@@ -216,6 +216,10 @@ Story Attributor::Work(const model::Stack& stack) {
 // innermost function past the CUDA libraries.
 void Attributor::NativeAsker(const model::Stack& stack,
                              const Positions& positions, Story* story) {
+  if (story->rule != nullptr && !story->rule->asker.empty()) {
+    story->asked_by = story->rule->asker;
+    return;
+  }
   size_t at = positions.empty() ? 0 : EntryOf(stack, positions.back());
   if (positions.empty()) {
     for (size_t i = 0; i < stack.frames.size(); ++i) {

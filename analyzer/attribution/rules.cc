@@ -64,6 +64,7 @@ bool ReadField(const std::string& key, const Json& value, Rule* rule) {
   if (key == "label") return ReadText(value, &rule->label);
   if (key == "explanation") return ReadText(value, &rule->explanation);
   if (key == "advice") return ReadText(value, &rule->advice);
+  if (key == "asker") return ReadText(value, &rule->asker);
   if (key == "match") return ReadFrames(value, &rule->match);
   if (key == "unless") return ReadFrames(value, &rule->unless);
   if (key == "priority" && value.is_number_integer()) {

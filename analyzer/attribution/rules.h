@@ -31,7 +31,9 @@ struct Rule {
   std::vector<FramePattern> unless;  // no frame of the stack may match any
   std::string explanation;           // what this memory is
   std::string advice;                // what to change; empty: nothing to change
-  int priority = 0;                  // higher wins
+  // Who asked, where the stack has no Python frame; empty: a native function.
+  std::string asker;
+  int priority = 0;  // higher wins
   // The line to blame: of the user's frames outside the matched ones (true), or
   // the innermost of all, where the rule is about a user's own code (false).
   bool blame_outside = true;

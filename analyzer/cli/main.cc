@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/cli/doctor.h"
 #include "analyzer/cli/options.h"
 #include "analyzer/cli/output.h"
 #include "analyzer/cli/report.h"
@@ -32,6 +33,9 @@ int Print(const std::string& path, const std::string& text) {
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // WriteOutput sees EPIPE instead
   const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
+  if (!words.empty() && words[0] == "doctor") {
+    return dstrace::cli::DoctorMain(argc - 1, argv + 1);
+  }
   const auto options = dstrace::cli::ParseOptions(words);
   if (!options.ok()) return Fail(options.status(), kBadUsage);
   if (options->help) return Print("", dstrace::cli::kUsage);

@@ -195,6 +195,7 @@ absl::StatusOr<Options> ParseOptions(const std::vector<std::string>& words) {
 
 const char kUsage[] =
     R"(usage: dstrace-report FILE... [OPTION...]
+       dstrace-report doctor CONFIG... (a DeepSpeed config, without a trace)
 
 Says where GPU memory is, who asked for it and what to change, from the traces
 that libdstrace.so wrote.

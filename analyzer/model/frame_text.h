@@ -25,7 +25,7 @@ struct FrameText {
   std::string file;      // full path of the source, "" unknown
   std::string module;    // native: base name of the library, "" unknown
   uint32_t line = 0;
-  uint64_t pc = 0;
+  uint64_t offset = 0;  // native: from the start of its module, else the pc
 
   // "train.py:12", "allocator.cpp:88", "libtorch_cuda.so" or "".
   std::string Place() const {
@@ -34,12 +34,14 @@ struct FrameText {
     return line == 0 ? name : absl::StrCat(name, ":", line);
   }
 
-  // "main (train.py:12)", "cudaMalloc (libcudart.so.13)", "0x7f12 (libx.so)".
+  // "main (train.py:12)", "cudaMalloc (libcudart.so.13)", "libx.so+0x7f12".
   std::string Label() const {
     const std::string place = Place();
-    const std::string name = !function.empty() ? function
-                             : python          ? "<unnamed>"
-                                      : absl::StrCat("0x", absl::Hex(pc));
+    if (function.empty() && !python) {
+      return absl::StrCat(module, module.empty() ? "0x" : "+0x",
+                          absl::Hex(offset));
+    }
+    const std::string name = function.empty() ? "<unnamed>" : function;
     return place.empty() ? name : absl::StrCat(name, " (", place, ")");
   }
 };

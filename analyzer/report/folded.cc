@@ -26,7 +26,7 @@ class Collector {
     if (options_.reserved) {
       Reserved(device);
     } else if (snapshot != nullptr) {
-      Held(*snapshot);
+      Held(device, *snapshot);
     }
   }
 
@@ -41,17 +41,20 @@ class Collector {
     }
   }
 
-  void Held(const model::Snapshot& snapshot) {
+  void Held(const model::Device& device, const model::Snapshot& snapshot) {
+    const bool tensors = TensorsSeen(device);
     for (const model::Holding& holding : snapshot.holdings) {
       if (holding.layer == model::Layer::kTensor) {
         Add("torch, tensors", holding.stack, holding.bytes);
       } else if (holding.layer == model::Layer::kDevice &&
-                 holding.owner != "torch") {
+                 (holding.owner != "torch" || !tensors)) {
         Add(OwnerName(holding.owner), holding.stack, holding.bytes);
       }
     }
     const model::Ledger& ledger = snapshot.ledger;
-    AddGroup("torch, cached (no tensor uses it)", ledger.torch_cached);
+    if (tensors) {
+      AddGroup("torch, cached (no tensor uses it)", ledger.torch_cached);
+    }
     if (ledger.residual > 0) {
       AddGroup("CUDA context and others",
                static_cast<uint64_t>(ledger.residual));
@@ -73,16 +76,28 @@ class Collector {
     if (id == 0 || id >= stacks.size() || stacks[id].frames.empty()) {
       stack.frames.push_back({"(no stack was taken)", Kind::kGroup});
     } else {
-      const auto& frames = stacks[id].frames;
-      for (auto it = frames.rbegin(); it != frames.rend(); ++it) {
-        const model::FrameText& frame = view_.frames()[*it];
-        stack.frames.push_back({frame.Label(), !frame.python ? Kind::kNative
-                                               : view_.IsUserCode(*it)
-                                                   ? Kind::kUser
-                                                   : Kind::kLibrary});
-      }
+      Frames(stacks[id], &stack);
     }
     out_.push_back(std::move(stack));
+  }
+
+  // Native frames without a name stand as their library, once, and not at all
+  // beside a named one of it: addresses would differ from run to run.
+  void Frames(const model::Stack& from, FoldedStack* to) {
+    std::string library;  // of the frame before, if native
+    for (auto it = from.frames.rbegin(); it != from.frames.rend(); ++it) {
+      const model::FrameText& frame = view_.frames()[*it];
+      const bool unnamed = !frame.python && frame.function.empty();
+      if (unnamed && !frame.module.empty() && frame.module == library) continue;
+      library = frame.module;
+      const Kind kind = !frame.python           ? Kind::kNative
+                        : view_.IsUserCode(*it) ? Kind::kUser
+                                                : Kind::kLibrary;
+      to->frames.push_back({unnamed && !frame.module.empty()
+                                ? absl::StrCat("[", frame.module, "]")
+                                : frame.Label(),
+                            kind});
+    }
   }
 
   View& view_;

@@ -159,7 +159,7 @@ class Writer {
     const model::Snapshot* chosen = FindSnapshot(device, options_.at);
     if (chosen != nullptr) {
       out["verdict"] = Verdict(view_, device, *chosen);
-      out["holders"] = Rows(Holders(view_, *chosen), false);
+      out["holders"] = Rows(Holders(view_, device, *chosen), false);
       out["beside"] = Rows(HostHolders(view_, *chosen), false);
       out["stream_pending"] = Rows(PendingHolders(view_, *chosen), false);
     }

@@ -17,6 +17,7 @@ using model::Snapshot;
 
 constexpr size_t kNameWidth = 40;
 constexpr size_t kColumnWidth = 19;
+constexpr int64_t kVisible = 52429;           // below it prints as 0.0
 constexpr uint64_t kOldSample = 100'000'000;  // ns
 
 class Table {
@@ -31,7 +32,7 @@ class Table {
     bool any = always;
     for (const Snapshot* snapshot : snapshots_) {
       const int64_t value = get(snapshot->ledger);
-      any = any || value != 0;
+      any = any || value >= kVisible || value <= -kVisible;
       absl::StrAppend(&line, PadLeft(Mebibytes(value), kColumnWidth));
     }
     if (any) absl::StrAppend(&out_, "  ", line, "\n");
@@ -75,11 +76,17 @@ std::string Title(const Snapshot& snapshot) {
              kColumnWidth - 1);
 }
 
-void Rows(Table& table, const std::vector<const Snapshot*>& snapshots) {
-  table.Row("torch, tensors", true,
-            [](const Ledger& l) { return l.torch_live; });
-  table.Row("torch, cached (no tensor uses it)", true,
-            [](const Ledger& l) { return l.torch_cached; });
+void Rows(Table& table, const std::vector<const Snapshot*>& snapshots,
+          bool tensors_seen) {
+  if (tensors_seen) {
+    table.Row("torch, tensors", true,
+              [](const Ledger& l) { return l.torch_live; });
+    table.Row("torch, cached (no tensor uses it)", true,
+              [](const Ledger& l) { return l.torch_cached; });
+  } else {
+    table.Row("torch, taken from the driver", true,
+              [](const Ledger& l) { return l.torch_reserved; });
+  }
   std::set<std::string> owners;
   for (const Snapshot* snapshot : snapshots) {
     for (const auto& [owner, bytes] : snapshot->ledger.libraries)
@@ -157,7 +164,7 @@ std::string LedgerText(const model::Device& device,
                        uint64_t device_total, const Style& style) {
   Table table(snapshots, style);
   table.Text("MiB", Title);
-  Rows(table, snapshots);
+  Rows(table, snapshots, TensorsSeen(device));
   Sum(table, snapshots);
   if (device_total > 0)
     table.Row("device total", true,

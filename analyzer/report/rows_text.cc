@@ -109,12 +109,38 @@ std::vector<FailureGroup> GroupFailures(const std::vector<Failure>& failures) {
   return groups;
 }
 
+// The driver's numbers; the runtime's agree for these.
+std::string ErrorName(int result) {
+  switch (result) {
+    case 1:
+      return "error 1 (invalid value)";
+    case 2:
+      return "error 2 (out of memory)";
+    case 3:
+      return "error 3 (not initialized)";
+    case 201:
+      return "error 201 (invalid context)";
+    case 700:
+      return "error 700 (illegal address)";
+    case 800:
+      return "error 800 (not permitted)";
+    case 801:
+      return "error 801 (not supported)";
+    case 900:
+    case 901:
+      return absl::StrCat("error ", result, " (during stream capture)");
+    default:
+      return absl::StrCat("error ", result);
+  }
+}
+
 std::string FailureHead(const FailureGroup& group) {
   const Failure& failure = *group.last;
   const std::string who =
       failure.api == "torch"
           ? absl::StrCat("torch ran out of memory on GPU ", failure.device)
-          : absl::StrCat(failure.api, " failed with error ", failure.result);
+          : absl::StrCat(failure.api, " failed with ",
+                         ErrorName(failure.result));
   std::string out = absl::StrCat("at ", Duration(failure.time_ns), " ", who,
                                  ": asked for ", Bytes(failure.size));
   if (failure.total_bytes > 0) {

@@ -177,7 +177,7 @@ std::string Svg(const std::vector<FoldedStack>& stacks,
       "<text id=\"search\" class=\"button\" x=\"%.0f\" y=\"22\" "
       "text-anchor=\"end\">search</text>\n"
       "<text id=\"found\" x=\"%.0f\" y=\"52\" text-anchor=\"end\"> </text>\n",
-      width, height, kMargin, Escaped(title), kMargin, width - 80,
+      width, height, kMargin, Escaped(Fit(title, 115)), kMargin, width - 80,
       width - kMargin, width - kMargin);
   absl::StrAppendFormat(
       &out,

@@ -36,11 +36,12 @@ class Writer {
   std::string Write() {
     out_ = HeaderText(view_.run(), options_.width, style_);
     bool any = false;
-    for (const Device& device : view_.run().devices) {
-      if (options_.device.has_value() && *options_.device != device.index)
-        continue;
-      OneDevice(device);
-      any = true;
+    for (const bool host : {false, true}) {  // tensors in host memory last
+      for (const Device& device : view_.run().devices) {
+        if ((device.index < 0) != host || !Wanted(device)) continue;
+        OneDevice(device);
+        any = true;
+      }
     }
     if (!any) NoDevice();
     Failures();
@@ -48,6 +49,10 @@ class Writer {
   }
 
  private:
+  bool Wanted(const Device& device) const {
+    return !options_.device.has_value() || *options_.device == device.index;
+  }
+
   void Heading(const std::string& title) {
     absl::StrAppend(&out_, "\n", style_.Bold(title), "\n");
   }
@@ -86,25 +91,28 @@ class Writer {
                       LedgerText(device, LedgerColumns(device, chosen),
                                  DeviceTotal(view_.run(), device), style_));
     }
-    HoldersSection(*chosen);
+    HoldersSection(device, *chosen);
+    if (device.index < 0) return;
     TimelineSection(device);
     GrowthSection(device);
   }
 
   // What was not seen at all is said, not left to be guessed.
   void Layers(const Device& device, const Snapshot& snapshot) {
-    const bool tensors =
-        device.torch_check.reports > 0 || snapshot.ledger.torch_live > 0 ||
-        std::any_of(device.timeline.begin(), device.timeline.end(),
-                    [](const auto& point) { return point.torch_live > 0; });
+    const bool tensors = TensorsSeen(device);
     const bool driver =
         !device.growth.empty() || snapshot.ledger.device_used_known ||
         std::any_of(snapshot.holdings.begin(), snapshot.holdings.end(),
                     [](const auto& holding) {
                       return holding.layer == model::Layer::kDevice;
                     });
-    if (!tensors)
+    if (!tensors && snapshot.ledger.torch_reserved > 0) {
+      Line(
+          "torch did not tell of its tensors (its cudaMallocAsync backend does "
+          "not): what it took from the driver stands for them.");
+    } else if (!tensors) {
       Line("torch was not seen: no tensor of it was allocated here.");
+    }
     if (!driver)
       Line(
           "The driver was not seen: only torch's own view of the memory is "
@@ -124,8 +132,8 @@ class Writer {
     return columns;
   }
 
-  void HoldersSection(const Snapshot& snapshot) {
-    const std::vector<Row> rows = Holders(view_, snapshot);
+  void HoldersSection(const Device& device, const Snapshot& snapshot) {
+    const std::vector<Row> rows = Holders(view_, device, snapshot);
     const model::Ledger& ledger = snapshot.ledger;
     const std::string when = snapshot.name == "peak" ? "at the peak"
                              : snapshot.name == "end"

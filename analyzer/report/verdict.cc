@@ -66,7 +66,7 @@ std::string Gap(const Ledger& ledger) {
   });
 }
 
-std::string Totals(const Ledger& ledger) {
+std::string Totals(const Ledger& ledger, bool tensors_seen) {
   const uint64_t used = Used(ledger);
   const std::string smi =
       ledger.device_used_known
@@ -77,6 +77,10 @@ std::string Totals(const Ledger& ledger) {
     return absl::StrCat(
         smi, "; torch holds nothing",
         Gap(ledger).empty() ? "." : absl::StrCat(": ", Gap(ledger), "."));
+  }
+  if (!tensors_seen) {
+    return absl::StrCat(smi, "; torch took ", Bytes(ledger.torch_reserved),
+                        " from the driver.");
   }
   const std::string torch =
       absl::StrCat("torch says ", Bytes(ledger.torch_live), " allocated, ",
@@ -168,9 +172,14 @@ void HolderSentences(const Ledger& ledger, const Row& row, uint64_t bytes,
   const std::string kind = row.layer == model::Layer::kTensor
                                ? "tensors"
                                : OwnerName(row.owner) + "'s own memory";
+  // The row is the largest of its tag, not always nearly all of it.
+  const std::string most =
+      row.bytes * 10 < bytes * 9
+          ? absl::StrCat("the most, ", Bytes(row.bytes), ", ")
+          : "";
   out->push_back(absl::StrCat(
       opening, ", ", Bytes(bytes), " (", Share(bytes, used), "), is ",
-      LabelOf(*row.story, kind), ", ", Who(*row.story), "."));
+      LabelOf(*row.story, kind), ", ", most, Who(*row.story), "."));
   Advise(*row.story, "", out);
 }
 
@@ -187,7 +196,10 @@ void OutOfMemorySentences(View& view, int device,
                                   ": ", Bytes(last->size), " asked for ",
                                   LabelOf(story, "a tensor"));
   if (last->total_bytes > 0) {
-    absl::StrAppend(&text, ", ", Bytes(last->free_bytes), " free");
+    absl::StrAppend(&text, ", ", Bytes(last->free_bytes), " free",
+                    last->free_bytes > last->size
+                        ? " (so it was a limit that the program set)"
+                        : "");
   }
   out->push_back(absl::StrCat(text, ", ", Who(story), "."));
   Advise(story, "", out);
@@ -202,11 +214,12 @@ std::vector<std::string> Verdict(View& view, const model::Device& device,
   OutOfMemorySentences(view, device.index, &out);
   const bool failed = !out.empty();
   if (Used(ledger) == 0 && ledger.torch_live == 0) return out;
-  if (device.index >= 0) out.push_back(Totals(ledger));
-  const std::vector<Row> holders = Holders(view, snapshot);
+  if (device.index >= 0) out.push_back(Totals(ledger, TensorsSeen(device)));
+  const std::vector<Row> holders = Holders(view, device, snapshot);
   const auto [row, bytes] = Largest(holders);
   std::vector<std::string> finding;
-  if (ledger.torch_cached > bytes && ledger.torch_cached * 4 > Used(ledger)) {
+  if (TensorsSeen(device) && ledger.torch_cached > bytes &&
+      ledger.torch_cached * 4 > Used(ledger)) {
     const std::vector<Row> growth = TorchGrowth(view, device);
     const std::vector<Row> pending = PendingHolders(view, snapshot);
     const Row* maker = CacheMaker(growth, holders);

@@ -76,10 +76,24 @@ View::View(const model::Run& run, const attribution::RuleSet& rules,
       frames_(std::move(frames)),
       attributor_(run.stacks, frames_, rules) {}
 
-std::vector<Row> Holders(View& view, const model::Snapshot& snapshot) {
-  return Group(view, snapshot.holdings, [](const model::Holding& holding) {
-    if (holding.layer == Layer::kDevice) return holding.owner != "torch";
-    return holding.layer == Layer::kTensor;
+bool TensorsSeen(const model::Device& device) {
+  return device.torch_check.reports > 0 ||
+         std::any_of(device.snapshots.begin(), device.snapshots.end(),
+                     [](const auto& snapshot) {
+                       return snapshot.ledger.torch_live > 0;
+                     }) ||
+         std::any_of(device.timeline.begin(), device.timeline.end(),
+                     [](const auto& point) { return point.torch_live > 0; });
+}
+
+std::vector<Row> Holders(View& view, const model::Device& device,
+                         const model::Snapshot& snapshot) {
+  const bool segments = !TensorsSeen(device);
+  return Group(view, snapshot.holdings, [&](const model::Holding& holding) {
+    if (holding.layer != Layer::kDevice) {
+      return holding.layer == Layer::kTensor;
+    }
+    return segments || holding.owner != "torch";
   });
 }
 

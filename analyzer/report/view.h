@@ -54,9 +54,13 @@ struct Row {
   std::vector<model::StackId> stacks;  // largest first
 };
 
+// Whether torch told of its tensors. Its cudaMallocAsync backend does not: then
+// the driver's allocations are the tensors.
+bool TensorsSeen(const model::Device& device);
 // What holds device memory, largest first: tensors and the device memory of
-// other libraries. torch's own segments are not in it (the tensors are).
-std::vector<Row> Holders(View& view, const model::Snapshot& snapshot);
+// other libraries. torch's own segments are not in it where its tensors are.
+std::vector<Row> Holders(View& view, const model::Device& device,
+                         const model::Snapshot& snapshot);
 // Blocks freed by the program that a stream may still use, by who had asked.
 std::vector<Row> PendingHolders(View& view, const model::Snapshot& snapshot);
 // Pinned host and managed memory, largest first.

@@ -16,11 +16,12 @@ std::vector<model::FrameText> Describe(const model::Stacks& stacks) {
     text.function = text.python ? frame.name : ShortName(Demangle(frame.name));
     text.file = frame.file;
     text.line = frame.line;
-    text.pc = frame.pc;
+    text.offset = frame.pc;
     if (!text.python && frame.module >= 0 &&
         static_cast<size_t>(frame.module) < stacks.modules.size()) {
-      text.module =
-          std::string(model::BaseName(stacks.modules[frame.module].path));
+      const model::Module& module = stacks.modules[frame.module];
+      text.module = std::string(model::BaseName(module.path));
+      if (frame.pc >= module.base) text.offset = frame.pc - module.base;
     }
     out.push_back(std::move(text));
   }

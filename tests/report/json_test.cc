@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/report/json.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/report/golden.h"
+#include "tests/report/sample_runs.h"
+
+namespace dstrace::report {
+namespace {
+
+std::string Report(const model::Run& run, const JsonOptions& options = {}) {
+  View view(run, attribution::RuleSet::BuiltIn());
+  return Json(view, options);
+}
+
+TEST(Json, HasTheDocumentedShape) {
+  model::Run run = testing::RegatherRun();
+  run.devices[0].timeline.resize(4);
+  testing::ExpectGolden("regather.json", Report(run));
+  testing::ExpectGolden("oom_stacks.json", [] {
+    model::Run oom = testing::OutOfMemoryRun();
+    oom.devices[0].timeline.clear();
+    JsonOptions options;
+    options.stacks = true;
+    options.top = 2;
+    return Report(oom, options);
+  }());
+}
+
+TEST(Json, IsValidForBrokenNames) {
+  model::Run run = testing::NoTorchRun();
+  run.process.host = "a\xff\xfe\"b";
+  const auto parsed = nlohmann::json::parse(Report(run), nullptr, false);
+  ASSERT_FALSE(parsed.is_discarded());
+  EXPECT_EQ(parsed["schema"], "dstrace.report/1");
+  EXPECT_EQ(parsed["trace"]["lost"][0]["count"], 12);
+}
+
+TEST(Json, HasNoDeviceForAnEmptyRun) {
+  const auto parsed = nlohmann::json::parse(Report(testing::EmptyRun()));
+  EXPECT_TRUE(parsed["devices"].empty());
+  EXPECT_TRUE(parsed["process"]["rank"].is_null());
+}
+
+TEST(Json, PutsSeveralReportsIntoOneArray) {
+  const std::string one = Report(testing::EmptyRun());
+  const auto parsed = nlohmann::json::parse(JsonArray({one, one}));
+  EXPECT_EQ(parsed.size(), 2u);
+}
+
+}  // namespace
+}  // namespace dstrace::report
