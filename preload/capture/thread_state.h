@@ -19,6 +19,7 @@
 #include "preload/stacks/merge.h"
 #include "preload/stacks/python.h"
 #include "preload/stacks/symbol.h"
+#include "preload/stacks/witness_cache.h"
 
 namespace dstrace::capture {
 
@@ -62,12 +63,15 @@ struct ThreadState {
   ThreadState* next_free;
   log::ThreadLog log;
   StackCache stacks;
+  stacks::WitnessCache witnessed;
 
   void* native[kMaxNative];
   stacks::PyFrame python[kMaxPython];
-  uint64_t words[kMaxNative + 2 * kMaxPython];  // what the key is made of
+  uint64_t words[2 + kMaxNative + 2 * kMaxPython];  // what keys are made of
+  uint64_t prints[kMaxPython];                      // of the code objects
   stacks::Frame merged[kMaxFrames];
   uint32_t frame_ids[kMaxFrames];
+  stacks::StackWitness witness;
   stacks::SymbolInfo symbol;
   stacks::PyCodeInfo code;
 };
