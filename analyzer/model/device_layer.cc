@@ -238,12 +238,12 @@ void DeviceLayer::DropIfUnused(ObjectId id) {
   objects_.erase(object);
 }
 
-// Resetting a primary context frees all that was allocated in it. Destroying
-// another context frees its share, which is not known; the program is expected
-// to free first.
+// The end of a primary context frees all that was allocated in it (the flag
+// says that it ended; else just a reference went). Destroying another context
+// frees its share, which is not known; the program is expected to free first.
 void DeviceLayer::DestroyContext(const DeviceEvent& event) {
-  if (event.api.find("PrimaryCtxReset") == std::string_view::npos &&
-      event.api.find("DeviceReset") == std::string_view::npos) {
+  if (event.flags == 0 ||
+      event.api.find("PrimaryCtx") == std::string_view::npos) {
     return;
   }
   const int device = DeviceOf(event);

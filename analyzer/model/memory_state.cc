@@ -46,13 +46,10 @@ int MemoryState::Apply(const DeviceEvent& event) {
   const int device = device_layer_.DeviceOf(event);
   device_layer_.Apply(event);
   if (event.result != 0) return device;
-  if (event.kind == DeviceKind::kContextCreate && device >= 0) {
-    PerDevice& state = Slot(device);
-    // Others' memory can only be told from ours by a sample before.
-    if (!state.context_created && state.outside_layer.has_value()) {
-      state.before_first_context = *state.outside_layer;
-    }
-    state.context_created = state.context_open = true;
+  // Without the flag just a reference to a context was counted.
+  if (event.kind == DeviceKind::kContextCreate && event.flags != 0 &&
+      device >= 0) {
+    OnContextCreated(Slot(device));
   } else if (event.kind == DeviceKind::kUnmap) {
     tensor_layer_.ForgetPending(event.address, event.size);
   }
@@ -75,26 +72,49 @@ int MemoryState::Apply(const MemorySample& event) {
   if (!device.first_anchor.has_value()) device.first_anchor = anchor;
   if (event.reason == SampleReason::kContext ||
       event.reason == SampleReason::kFirst) {
-    OnContextSample(device, anchor);
+    OnContextSample(device, anchor, event.reason);
   }
   return index;
+}
+
+// The recorder writes the event of a creation after the sample that follows it;
+// the other order is understood too.
+void MemoryState::OnContextSample(PerDevice& device, const Anchor& anchor,
+                                  SampleReason reason) {
+  device.outside_before = device.outside;
+  device.outside = Minus(anchor.used, anchor.layer_bytes);
+  if (device.context_open) {
+    device.context_open = false;
+    MeasureContext(device);
+  } else if (reason == SampleReason::kContext) {
+    device.context_sampled = true;
+  }
+}
+
+void MemoryState::OnContextCreated(PerDevice& device) {
+  if (device.context_sampled) {
+    device.context_sampled = false;
+    MeasureContext(device);
+  } else {
+    device.context_open = true;
+  }
 }
 
 // A context costs what the samples around its creation differ by, beyond the
 // device layer. Without one before the first context, its cost and the memory
 // of other processes cannot be told apart.
-void MemoryState::OnContextSample(PerDevice& device, const Anchor& anchor) {
-  const uint64_t outside = Minus(anchor.used, anchor.layer_bytes);
-  if (device.context_open) {
-    if (device.outside_layer.has_value()) {
-      device.context += Minus(outside, *device.outside_layer);
-    } else {
-      device.context = outside;
-      device.context_includes_others = true;
+void MemoryState::MeasureContext(PerDevice& device) {
+  const uint64_t after = device.outside.value_or(0);
+  if (device.outside_before.has_value()) {
+    if (!device.context_created) {
+      device.before_first_context = *device.outside_before;
     }
-    device.context_open = false;
+    device.context += Minus(after, *device.outside_before);
+  } else {
+    device.context = after;
+    device.context_includes_others = true;
   }
-  device.outside_layer = outside;
+  device.context_created = true;
 }
 
 int MemoryState::Apply(const TorchTotals& event) {

@@ -67,10 +67,13 @@ class MemoryState {
     std::optional<Anchor> first_anchor;  // the first one
     uint64_t reported_reserved = 0;      // by torch
     TorchCheck check;
-    // Context accounting, see OnContextSample.
+    // Context accounting, see MeasureContext. Use beyond the device layer at
+    // the last sample of a context and at the one before it.
+    std::optional<uint64_t> outside;
+    std::optional<uint64_t> outside_before;
     bool context_created = false;
-    bool context_open = false;  // created, not yet measured
-    std::optional<uint64_t> outside_layer;
+    bool context_open = false;     // created, its sample is still to come
+    bool context_sampled = false;  // sampled, its event is still to come
     uint64_t before_first_context = 0;
     uint64_t context = 0;
     bool context_includes_others = false;
@@ -85,7 +88,10 @@ class MemoryState {
 
  private:
   PerDevice& Slot(int device);
-  void OnContextSample(PerDevice& device, const Anchor& anchor);
+  static void OnContextSample(PerDevice& device, const Anchor& anchor,
+                              SampleReason reason);
+  static void OnContextCreated(PerDevice& device);
+  static void MeasureContext(PerDevice& device);
   void CompareReserved(int index, const TorchTotals& event, TorchCheck& check);
   void SettleCheck(int index, uint32_t thread);
 

@@ -73,8 +73,10 @@ class BuildRunTest : public ::testing::Test {
                              .reason = reason});
   }
   void Context(uint64_t time) {
-    source_.Add(DeviceEvent{
-        .time = time, .kind = DeviceKind::kContextCreate, .device = 0});
+    source_.Add(DeviceEvent{.time = time,
+                            .kind = DeviceKind::kContextCreate,
+                            .device = 0,
+                            .flags = 1});
   }
   void Totals(uint64_t time, uint64_t allocated, uint64_t reserved) {
     source_.Add(TorchTotals{.time = time,
@@ -242,6 +244,20 @@ TEST_F(BuildRunTest, AContextCostsWhatTheSamplesAroundItDifferBy) {
   EXPECT_EQ(ledger.before_first_context, 300U);
   EXPECT_EQ(ledger.context, 500U);
   EXPECT_FALSE(ledger.context_includes_others);
+}
+
+TEST_F(BuildRunTest, TheEventOfAContextMayFollowItsSamples) {
+  Sample(10, 850, SampleReason::kContext);
+  Context(20);
+  Sample(30, 900, SampleReason::kContext);  // before the second
+  Sample(40, 1000, SampleReason::kContext);
+  Context(50);
+
+  const Built run = Build();
+  const Ledger& ledger = Named(run.devices.at(0), "end").ledger;
+
+  EXPECT_EQ(ledger.context, 950U);
+  EXPECT_TRUE(ledger.context_includes_others);
 }
 
 TEST_F(BuildRunTest, WithoutASampleBeforeTheContextOthersAreInIt) {

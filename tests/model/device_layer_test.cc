@@ -232,7 +232,7 @@ TEST_F(DeviceLayerTest, HostAndManagedMemoryStandBeside) {
   EXPECT_EQ(layer_.unmatched_frees(), 0U);
 }
 
-TEST_F(DeviceLayerTest, ResettingAPrimaryContextFreesItsDevice) {
+TEST_F(DeviceLayerTest, TheEndOfAPrimaryContextFreesItsDevice) {
   for (const int device : {0, 1}) {
     Apply({.kind = DeviceKind::kAlloc,
            .device = device,
@@ -245,6 +245,7 @@ TEST_F(DeviceLayerTest, ResettingAPrimaryContextFreesItsDevice) {
   EXPECT_EQ(layer_.bytes(1), kMiB);
   Apply({.kind = DeviceKind::kContextDestroy,
          .device = 1,
+         .flags = 1,
          .api = "cuDevicePrimaryCtxReset_v2"});
   EXPECT_EQ(layer_.bytes(1), 0U);
   EXPECT_EQ(layer_.bytes(0), kMiB);
