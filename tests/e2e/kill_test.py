@@ -12,7 +12,7 @@ import harness
 import trace_reader
 
 KILLS = 200
-MAX_DELAY = 0.012  # seconds after the program's first line
+MAX_DELAY = 0.004  # seconds after the program's first line, or its first event
 
 
 def size_of(i):
@@ -20,7 +20,14 @@ def size_of(i):
 
 
 class Kill(harness.EndToEnd):
-    def kill_at_random(self, threads, delay):
+    def acknowledged(self, ack, threads):
+        try:
+            with open(ack, "rb") as file:
+                return struct.unpack("<%dQ" % threads, file.read(8 * threads))
+        except (OSError, struct.error):
+            return (0,) * threads
+
+    def kill_at_random(self, threads, delay, after_an_event):
         """The acknowledged calls of each thread, and the log."""
         for name in os.listdir(self.directory):
             os.unlink(os.path.join(self.directory, name))
@@ -29,18 +36,23 @@ class Kill(harness.EndToEnd):
             os.unlink(ack)
         process = self.start([harness.WORKLOAD, "forever", "0", str(threads)], E2E_ACK=ack)
         self.assertEqual(process.stdout.readline(), "go\n")
+        deadline = time.monotonic() + harness.TIMEOUT
+        while after_an_event and not any(self.acknowledged(ack, threads)):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.0005)
         time.sleep(delay)
         process.kill()
         _, stderr = process.communicate()
         self.assertEqual(stderr, "")
-        with open(ack, "rb") as file:
-            counts = struct.unpack("<%dQ" % threads, file.read(8 * threads))
-        logs = os.listdir(self.directory)
-        if not logs:
+        counts = self.acknowledged(ack, threads)
+        logs = [os.path.join(self.directory, name) for name in os.listdir(self.directory)]
+        self.assertLessEqual(len(logs), 1)
+        # Killed before there was anything to keep, even between open() and the
+        # first chunk.
+        if not logs or os.path.getsize(logs[0]) == 0:
             self.assertEqual(sum(counts), 0, "events, but no log")
             return counts, None
-        self.assertEqual(len(logs), 1)
-        return counts, os.path.join(self.directory, logs[0])
+        return counts, logs[0]
 
     def check_thread(self, events, acknowledged):
         """`events` of one thread: a prefix of alloc, free, alloc, free, ..."""
@@ -59,7 +71,9 @@ class Kill(harness.EndToEnd):
         total = with_log = 0
         for kill in range(KILLS):
             threads = (1, 1, 2, 4)[kill % 4]
-            counts, log = self.kill_at_random(threads, dice.uniform(0, MAX_DELAY))
+            # One in five anywhere from the start on, the others while recording.
+            counts, log = self.kill_at_random(
+                threads, dice.uniform(0, MAX_DELAY), after_an_event=kill % 5 != 0)
             if log is None:
                 continue
             with self.subTest(kill=kill, threads=threads, acknowledged=counts):
