@@ -140,7 +140,10 @@ class Writer {
                                  ? "at the end"
                                  : absl::StrCat("at ", snapshot.name);
     std::vector<Extra> extras;
-    extras.push_back({"torch's cache: no tensor uses it", ledger.torch_cached});
+    if (TensorsSeen(device)) {
+      extras.push_back(
+          {"torch's cache: no tensor uses it", ledger.torch_cached});
+    }
     if (ledger.residual > 0) {
       extras.push_back({"CUDA context and other processes",
                         static_cast<uint64_t>(ledger.residual)});

@@ -126,10 +126,12 @@ constexpr char kEmptyCache[] =
 
 void CacheSentences(const Ledger& ledger, const Row* maker,
                     std::vector<std::string>* out) {
-  std::string text =
-      absl::StrCat("Most of it, ", Bytes(ledger.torch_cached), " (",
-                   Share(ledger.torch_cached, Used(ledger)),
-                   "), is torch's cache: no tensor uses it");
+  std::string text = absl::StrCat(ledger.torch_cached * 2 > Used(ledger)
+                                      ? "Most of it, "
+                                      : "The largest part, ",
+                                  Bytes(ledger.torch_cached), " (",
+                                  Share(ledger.torch_cached, Used(ledger)),
+                                  "), is torch's cache: no tensor uses it");
   if (ledger.torch_stream_pending > 0) {
     absl::StrAppend(&text, ", ", Bytes(ledger.torch_stream_pending),
                     " of it still waits for a stream");
@@ -175,7 +177,7 @@ void HolderSentences(const Ledger& ledger, const Row& row, uint64_t bytes,
   // The row is the largest of its tag, not always nearly all of it.
   const std::string most =
       row.bytes * 10 < bytes * 9
-          ? absl::StrCat("the most, ", Bytes(row.bytes), ", ")
+          ? absl::StrCat("its largest piece, ", Bytes(row.bytes), ", ")
           : "";
   out->push_back(absl::StrCat(
       opening, ", ", Bytes(bytes), " (", Share(bytes, used), "), is ",
@@ -192,9 +194,9 @@ void OutOfMemorySentences(View& view, int device,
   }
   if (last == nullptr) return;
   const attribution::Story& story = view.Tell(last->stack);
-  std::string text = absl::StrCat("OUT OF MEMORY at ", Duration(last->time_ns),
-                                  ": ", Bytes(last->size), " asked for ",
-                                  LabelOf(story, "a tensor"));
+  std::string text =
+      absl::StrCat("OUT OF MEMORY at ", Duration(last->time_ns), ": ",
+                   Bytes(last->size), " for ", LabelOf(story, "a tensor"));
   if (last->total_bytes > 0) {
     absl::StrAppend(&text, ", ", Bytes(last->free_bytes), " free",
                     last->free_bytes > last->size

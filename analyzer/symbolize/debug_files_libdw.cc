@@ -27,13 +27,20 @@ class Libdw {
     return libdw;
   }
 
-#define DSTRACE_LIBDW_FUNCTIONS(X)                                   \
-  X(dwfl_begin)                                                      \
-  X(dwfl_end)                                                        \
-  X(dwfl_report_offline)                                             \
-  X(dwfl_report_end) X(dwfl_module_info) X(dwfl_module_build_id)     \
-      X(dwfl_module_getsrc) X(dwfl_module_addrname) X(dwfl_lineinfo) \
-          X(dwfl_offline_section_address) X(dwfl_standard_find_debuginfo)
+// clang-format off
+#define DSTRACE_LIBDW_FUNCTIONS(X) \
+  X(dwfl_begin) \
+  X(dwfl_end) \
+  X(dwfl_report_offline) \
+  X(dwfl_report_end) \
+  X(dwfl_module_info) \
+  X(dwfl_module_build_id) \
+  X(dwfl_module_getsrc) \
+  X(dwfl_module_addrname) \
+  X(dwfl_lineinfo) \
+  X(dwfl_offline_section_address) \
+  X(dwfl_standard_find_debuginfo)
+// clang-format on
 #define DSTRACE_DECLARE(name) decltype(&::name) name = nullptr;
   DSTRACE_LIBDW_FUNCTIONS(DSTRACE_DECLARE)
 #undef DSTRACE_DECLARE
