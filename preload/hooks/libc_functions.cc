@@ -6,26 +6,27 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstring>
-#include <string_view>
 
 namespace dstrace::hooks {
 namespace {
 
+// A sanitised host's first dlsym comes from the sanitizer itself, which has
+// interposed but not yet found the real strcmp and dl_iterate_phdr: nothing
+// here may call libc.
+bool Equal(const char* a, const char* b) noexcept {
+  while (*a != '\0' && *a == *b) ++a, ++b;
+  return *a == *b;
+}
+
 // One loaded object's dynamic symbols.
 class SymbolTable {
  public:
-  explicit SymbolTable(const dl_phdr_info& object) noexcept
-      : base_(object.dlpi_addr) {
-    for (int i = 0; i < object.dlpi_phnum; ++i) {
-      const ElfW(Phdr)& header = object.dlpi_phdr[i];
-      if (header.p_type != PT_DYNAMIC) continue;
-      Read(reinterpret_cast<const ElfW(Dyn)*>(base_ + header.p_vaddr));
-    }
+  explicit SymbolTable(const link_map& object) noexcept : base_(object.l_addr) {
+    Read(object.l_ld);
   }
 
-  [[nodiscard]] std::string_view soname() const noexcept {
-    if (strings_ == nullptr || soname_ == 0) return {};
+  [[nodiscard]] const char* soname() const noexcept {
+    if (strings_ == nullptr || soname_ == 0) return "";
     return strings_ + soname_;
   }
 
@@ -86,7 +87,7 @@ class SymbolTable {
   bool IsFunction(const ElfW(Sym) & symbol, const char* name) const noexcept {
     return symbol.st_shndx != SHN_UNDEF && symbol.st_value != 0 &&
            ELF64_ST_TYPE(symbol.st_info) == STT_FUNC &&
-           std::strcmp(strings_ + symbol.st_name, name) == 0;
+           Equal(strings_ + symbol.st_name, name);
   }
 
   static uint32_t Hash(const char* name) noexcept {
@@ -111,18 +112,19 @@ void Fill(const SymbolTable& table, const char* name, F*& function) noexcept {
   }
 }
 
-int VisitObject(dl_phdr_info* object, size_t, void* result) noexcept {
-  const SymbolTable table(*object);
+void FindIn(const link_map& object, LibcFunctions& functions) noexcept {
+  if (object.l_ld == nullptr) return;
+  const SymbolTable table(object);
   // dlsym and its kin moved from libdl to libc in glibc 2.34.
-  const std::string_view soname = table.soname();
-  if (soname != "libc.so.6" && soname != "libdl.so.2") return 0;
-  auto& functions = *static_cast<LibcFunctions*>(result);
+  if (!Equal(table.soname(), "libc.so.6") &&
+      !Equal(table.soname(), "libdl.so.2")) {
+    return;
+  }
   Fill(table, "dlsym", functions.dlsym);
   Fill(table, "dlvsym", functions.dlvsym);
   Fill(table, "dlopen", functions.dlopen);
   Fill(table, "dlclose", functions.dlclose);
   Fill(table, "dladdr1", functions.dladdr1);
-  return 0;
 }
 
 LibcFunctions g_functions;
@@ -134,7 +136,10 @@ const LibcFunctions& Libc() noexcept {
   // acquire: pairs with the release below.
   if (!g_found.load(std::memory_order_acquire)) {
     LibcFunctions functions;
-    dl_iterate_phdr(VisitObject, &functions);
+    for (const link_map* object = _r_debug.r_map; object != nullptr;
+         object = object->l_next) {
+      FindIn(*object, functions);
+    }
     // Two threads may do this at once; both write the same values.
     if (functions.dlsym != nullptr) {
       g_functions = functions;

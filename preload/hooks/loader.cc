@@ -8,7 +8,6 @@
 #include <link.h>
 
 #include <atomic>
-#include <cstring>
 #include <string_view>
 
 #include "preload/capture/recorder.h"
@@ -60,7 +59,7 @@ bool FindNextDlsym() noexcept {
 bool MayBeOurs(const char* name) noexcept {
   return (name[0] == 'c' && name[1] == 'u') ||
          (name[0] == 'n' && name[1] == 'c') ||
-         std::strncmp(name, "_ZN3c10", 7) == 0;
+         (name[0] == '_' && name[1] == 'Z');
 }
 
 // `found` came from a library that the caller named. It becomes the real
