@@ -37,7 +37,9 @@ def check_licence(path, lines):
 
 
 def check_guard(path, lines):
-    guard = "DSTRACE_" + re.sub(r"[^A-Za-z0-9]", "_", path).upper() + "_"
+    # Installed headers are included as <dstrace/...>.
+    base = path[len("include/dstrace/"):] if path.startswith("include/dstrace/") else path
+    guard = "DSTRACE_" + re.sub(r"[^A-Za-z0-9]", "_", base).upper() + "_"
     if "#ifndef %s" % guard not in lines or "#define %s" % guard not in lines:
         yield "%s:1: header guard is not %s" % (path, guard)
 
