@@ -61,12 +61,15 @@ class WitnessCache {
     if (balance_ > kStock) balance_ = kStock;
     if (balance_ - kWitnessPrice < -kStock) return false;
     balance_ -= kWitnessPrice;
+    ++made_;
     return true;
   }
 
   void Add(const Key& key, const StackWitness& witness, uint32_t id) noexcept;
 
   [[nodiscard]] uint64_t hits() const noexcept { return hits_; }
+  // Witnesses that were paid for.
+  [[nodiscard]] uint64_t made() const noexcept { return made_; }
 
  private:
   struct Entry {
@@ -91,6 +94,7 @@ class WitnessCache {
 
   uint64_t used_;
   uint64_t hits_;
+  uint64_t made_;
   int64_t balance_;  // 0 to begin with, down to -kStock
   Entry entries_[kEntries];
   uint64_t storage_[kStorage];
