@@ -17,6 +17,7 @@ namespace {
 __attribute__((constructor)) void OnLoad() {
   runtime::ReadConfig();
   hooks::AdoptProcess();
+  hooks::OfferNvtx();
   pthread_atfork(nullptr, nullptr, &hooks::AdoptProcess);
 }
 

@@ -74,7 +74,7 @@ class Row:
         if layer == "DRIVER":
             self.base, since, self.mode, self.body = fields[1:5]
             self.since = int(since)
-        elif layer != "LIBC":
+        elif layer not in ("CUPTI", "LIBC", "MARK"):
             self.body = fields[1]
 
 
@@ -201,7 +201,7 @@ def check_tests(rows, faults):
         if name.endswith((".h", ".cc", ".py")):
             text += read(f"{TESTS}/{name}")
     for row in rows:
-        if row.layer in ("TORCH", "LIBC"):
+        if row.layer in ("CUPTI", "TORCH", "LIBC", "MARK"):
             wanted = row.symbol
             found = re.search(rf"\b{re.escape(row.symbol)}\b", text)
         else:

@@ -45,6 +45,7 @@ class Room:
 
 RUNTIME, WIRE = "preload/runtime/", "proto/wire/"
 RECORDER = "preload/capture/recorder.h"
+SEAM = "preload/capture/cupti_seam.h"
 MODEL = "analyzer/model/"
 
 # Longest matching prefix wins. A room may always include itself.
@@ -55,10 +56,10 @@ ROOMS = {
     "preload/log/": Room([RUNTIME, WIRE], [], HOSTED_STD),
     "preload/capture/": Room(
         [RUNTIME, WIRE, "preload/stacks/", "preload/log/"], [], HOSTED_STD),
-    "preload/hooks/": Room([RECORDER, RUNTIME], ["cuda"], HOSTED_STD),
+    "preload/hooks/": Room([RECORDER, SEAM, RUNTIME], ["cuda"], HOSTED_STD),
     # The composition root: the one place that knows every room.
     "preload/": Room(["preload/", WIRE], [], HOSTED_STD),
-    "cupti/": Room([RECORDER, RUNTIME], ["cuda"]),
+    "cupti/": Room([RECORDER, SEAM, RUNTIME], ["cuda"], HOSTED_STD),
     "analyzer/model/": Room([], ["absl"]),
     "analyzer/log/": Room([MODEL] + sorted(GENERATED), ["absl", "protobuf"]),
     "analyzer/attribution/": Room([MODEL], ["absl", "json"]),

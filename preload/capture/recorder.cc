@@ -160,6 +160,31 @@ void RecordMark(MarkKind kind, std::string_view name,
   });
 }
 
+void RecordCupti(const CuptiTotals& totals) noexcept {
+  Session& session = Session::Get();
+  if (session.Enter() == nullptr) return;
+  wire::CuptiKindFields kinds[CuptiTotals::kKinds];
+  size_t count = 0;
+  for (uint32_t i = 0; i < CuptiTotals::kKinds; ++i) {
+    const CuptiTotals::Kind& kind = totals.kinds[i];
+    if (kind.allocations == 0 && kind.frees == 0) continue;
+    kinds[count++] = {i, kind.allocations, kind.allocated_bytes, kind.frees,
+                      kind.freed_bytes};
+  }
+  wire::CuptiTotalsFields fields{.version = totals.version,
+                                 .kinds = {kinds, count},
+                                 .pool_operations = totals.pool_operations,
+                                 .correlated = totals.correlated,
+                                 .dropped = totals.dropped,
+                                 .unknown = totals.unknown,
+                                 .stopped = totals.stopped};
+  session.process().Write(runtime::MonotonicNow(),
+                          [&fields](wire::Encoder& out, uint64_t time) {
+                            fields.time = time;
+                            wire::PutCuptiTotals(out, fields);
+                          });
+}
+
 void RecordEnd(EndKind kind, int status) noexcept {
   Session& session = Session::Get();
   if (!session.recording()) return;

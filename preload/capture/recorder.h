@@ -125,6 +125,26 @@ enum class MarkKind : uint8_t { kPoint = 0, kPush = 1, kPop = 2 };
 void RecordMark(MarkKind kind, std::string_view name,
                 std::string_view domain) noexcept;
 
+// What CUPTI saw since it was enabled. Plain data: it crosses cupti_seam.h.
+struct CuptiTotals {
+  static constexpr int kKinds = 8;  // by CUpti_ActivityMemoryKind
+
+  struct Kind {
+    uint64_t allocations;
+    uint64_t allocated_bytes;
+    uint64_t frees;
+    uint64_t freed_bytes;
+  };
+  Kind kinds[kKinds];
+  uint64_t pool_operations;
+  uint64_t correlated;  // records with a correlation id
+  uint64_t dropped;     // records that CUPTI lost
+  uint64_t unknown;     // records that are not understood
+  uint32_t version;     // cuptiGetVersion()
+  bool stopped;         // the program took CUPTI for itself
+};
+void RecordCupti(const CuptiTotals& totals) noexcept;
+
 // Values are those of Loss.Cause in proto/trace.proto (checked in tests).
 enum class LossCause : uint8_t {
   kUnknown = 0,

@@ -20,10 +20,12 @@
 
 #include "preload/capture/recorder.h"
 #include "preload/hooks/cuda_abi.h"
+#include "preload/hooks/cupti.h"
 #include "preload/hooks/driver_queries.h"
 #include "preload/hooks/export.h"
 #include "preload/hooks/hook_id.h"
 #include "preload/hooks/memory_sampler.h"
+#include "preload/hooks/ranges.h"
 #include "preload/hooks/real.h"
 #include "preload/runtime/guard.h"
 
@@ -92,6 +94,7 @@ void Record(DeviceEvent& event) noexcept {
   } else if (B::Skip(event)) {
     return;
   }
+  WriteKeptRanges();
   if (event.time == 0) event.time = capture::Now();
   capture::RecordDevice(event);
   t_call.seen |= BitOf(event.kind);
@@ -132,8 +135,14 @@ int RecordAround(Real* real, Args... args) noexcept {
       DescribeRuntime();
     }
   }
+  const bool made_context =
+      (t_call.seen & BitOf(DeviceKind::kContextCreate)) != 0;
   t_call.label = outer.label;
   t_call.seen |= outer.seen;
+  // The outermost call: CUDA holds no lock, and its context is there.
+  if (__builtin_expect(made_context && outer.label == nullptr, 0)) {
+    StartCupti();
+  }
   return result;
 }
 

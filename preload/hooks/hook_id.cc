@@ -13,6 +13,8 @@ extern "C" {
   [[gnu::visibility("hidden")]] extern const char dstrace_hook_##symbol[];
 #define DSTRACE_NCCL_HOOK(symbol, ...) \
   [[gnu::visibility("hidden")]] extern const char dstrace_hook_##symbol[];
+#define DSTRACE_CUPTI_HOOK(symbol, ...) \
+  [[gnu::visibility("hidden")]] extern const char dstrace_hook_##symbol[];
 #include "preload/hooks/hook_table.inc"
 }
 
@@ -25,6 +27,7 @@ const char* const kWrappers[kHookCount] = {
 #define DSTRACE_RUNTIME_HOOK(symbol, ...) dstrace_hook_##symbol,
 #define DSTRACE_TORCH_HOOK(symbol, ...) dstrace_hook_##symbol,
 #define DSTRACE_NCCL_HOOK(symbol, ...) dstrace_hook_##symbol,
+#define DSTRACE_CUPTI_HOOK(symbol, ...) dstrace_hook_##symbol,
 #include "preload/hooks/hook_table.inc"
 };
 

@@ -12,7 +12,7 @@
 
 namespace dstrace::hooks {
 
-enum class Layer : uint8_t { kDriver, kRuntime, kTorch, kNccl };
+enum class Layer : uint8_t { kDriver, kRuntime, kTorch, kNccl, kCupti };
 
 // Which default stream a driver function means by stream 0.
 enum class StreamMode : uint8_t { kAny, kLegacy, kPerThread };
@@ -22,6 +22,7 @@ enum class Hook : uint16_t {
 #define DSTRACE_RUNTIME_HOOK(symbol, ...) symbol,
 #define DSTRACE_TORCH_HOOK(symbol, ...) symbol,
 #define DSTRACE_NCCL_HOOK(symbol, ...) symbol,
+#define DSTRACE_CUPTI_HOOK(symbol, ...) symbol,
 #include "preload/hooks/hook_table.inc"
   kCount,
 };
@@ -45,6 +46,8 @@ inline constexpr HookInfo kHooks[kHookCount] = {
   {#symbol, nullptr, 0, Layer::kTorch, StreamMode::kAny},
 #define DSTRACE_NCCL_HOOK(symbol, ...) \
   {#symbol, nullptr, 0, Layer::kNccl, StreamMode::kAny},
+#define DSTRACE_CUPTI_HOOK(symbol, ...) \
+  {#symbol, nullptr, 0, Layer::kCupti, StreamMode::kAny},
 #include "preload/hooks/hook_table.inc"
 };
 

@@ -17,6 +17,9 @@ void AdoptProcess() noexcept;
 // is asked nothing more. Calls are still recorded and forwarded.
 void StopQueries() noexcept;
 
+// Makes this library the process's NVTX tool, unless the user named another.
+void OfferNvtx() noexcept;
+
 }  // namespace dstrace::hooks
 
 #endif  // DSTRACE_PRELOAD_HOOKS_HOOKS_H_

@@ -38,6 +38,8 @@ std::span<const char* const> SonamesOf(Layer layer) noexcept {
       "libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
   static constexpr const char* kTorch[] = {"libc10.so"};
   static constexpr const char* kNccl[] = {"libnccl.so.2"};
+  static constexpr const char* kCupti[] = {"libcupti.so.13", "libcupti.so.12",
+                                           "libcupti.so.11.8"};
   switch (layer) {
     case Layer::kDriver:
       return kDriver;
@@ -47,6 +49,8 @@ std::span<const char* const> SonamesOf(Layer layer) noexcept {
       return kTorch;
     case Layer::kNccl:
       return kNccl;
+    case Layer::kCupti:
+      return kCupti;
   }
   return {};
 }

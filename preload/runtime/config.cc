@@ -87,6 +87,8 @@ void ReadConfig() noexcept {
   g_config = Config();
   g_config.quiet = Env("DSTRACE_QUIET") == "1";
   g_config.disabled = Env("DSTRACE_DISABLE") == "1";
+  g_config.cupti = Env("DSTRACE_CUPTI") == "1";
+  g_config.nvtx = Env("DSTRACE_NVTX") != "0";
   if (const char* output = getenv("DSTRACE_OUTPUT");
       output != nullptr && *output != '\0') {
     g_config.output = output;

@@ -20,6 +20,8 @@ struct Config {
   Follow follow = Follow::kAll;         // DSTRACE_FOLLOW=all|rank0|none
   bool disabled = false;                // DSTRACE_DISABLE=1
   bool quiet = false;                   // DSTRACE_QUIET=1: no line on stderr
+  bool nvtx = true;                     // DSTRACE_NVTX=0: NVTX stays untouched
+  bool cupti = false;                   // DSTRACE_CUPTI=1: cross-check
   uint64_t log_limit_bytes = 0;         // DSTRACE_LOG_LIMIT; 0: no limit
 };
 

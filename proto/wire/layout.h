@@ -63,6 +63,7 @@ enum class RecordField : uint32_t {
   kMark = 17,
   kEnd = 18,
   kPadding = 19,
+  kCuptiTotals = 20,
 };
 
 // The first eight bytes of a page that holds no chunk yet: a `reserved` field

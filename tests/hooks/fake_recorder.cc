@@ -63,6 +63,8 @@ DSTRACE_EXPORT void FakeRecorderClear() noexcept {
   recording.out_of_memory.clear();
   recording.ends.clear();
   recording.losses.clear();
+  recording.marks.clear();
+  recording.cupti.clear();
   recording.module_changes = 0;
 }
 
@@ -114,6 +116,13 @@ void RecordEnd(EndKind kind, int status) noexcept {
   Add(Get().ends, {kind, status});
   fakes::LogEnd(kind, status);
 }
-bool IsRecording() noexcept { return true; }
+void RecordMark(MarkKind kind, std::string_view name,
+                std::string_view domain) noexcept {
+  Add(Get().marks, {kind, std::string(name), std::string(domain)});
+}
+void RecordCupti(const CuptiTotals& totals) noexcept {
+  Add(Get().cupti, totals);
+}
+bool IsRecording() noexcept { return Get().is_recording; }
 
 }  // namespace dstrace::capture

@@ -63,6 +63,12 @@ struct Loss {
   std::string detail;
 };
 
+struct Mark {
+  capture::MarkKind kind;
+  std::string name;
+  std::string domain;
+};
+
 struct Recording {
   std::deque<capture::DeviceEvent> events;
   std::deque<Sample> samples;
@@ -73,7 +79,10 @@ struct Recording {
   std::deque<Property> properties;
   std::deque<End> ends;
   std::deque<Loss> losses;
+  std::deque<Mark> marks;
+  std::deque<capture::CuptiTotals> cupti;
   int module_changes = 0;
+  bool is_recording = true;  // what capture::IsRecording() says
 };
 
 }  // namespace dstrace::fakes
