@@ -57,6 +57,7 @@ __attribute__((no_sanitize("address", "thread"))) inline uint32_t FirstMismatch(
     const void* frame, const uint32_t* offsets, const uint64_t* words,
     uint32_t count, uint64_t* found) noexcept {
   const auto* const base = static_cast<const uint64_t*>(frame);
+#pragma GCC unroll 4
   for (uint32_t i = 0; i < count; ++i) {
     // volatile: a word must not be read before the ones before it are known to
     // be right.

@@ -45,6 +45,16 @@ constexpr void PutPaddedVarint(uint8_t* out, uint64_t value, int width) {
   out[width - 1] = static_cast<uint8_t>(value & 0x7f);
 }
 
+// Writes up to kMaxVarintBytes bytes; returns one past the last.
+constexpr uint8_t* WriteVarint(uint8_t* at, uint64_t value) {
+  while (value >= 0x80) {
+    *at++ = static_cast<uint8_t>(value | 0x80);
+    value >>= 7;
+  }
+  *at++ = static_cast<uint8_t>(value);
+  return at;
+}
+
 class Encoder {
  public:
   Encoder(uint8_t* begin, uint8_t* end) noexcept
@@ -67,6 +77,15 @@ class Encoder {
 
   void Tag(uint32_t field, WireType type) noexcept {
     RawVarint(MakeTag(field, type));
+  }
+
+  // For the records of the hot path: `put(uint8_t* at)` writes at most `most`
+  // bytes without further checks and returns where it stopped. The position
+  // stays in a register; a member would be stored and loaded at every byte,
+  // since bytes may alias it.
+  template <typename Put>
+  void Direct(size_t most, Put put) noexcept {
+    if (__builtin_expect(Fits(most), 1)) at_ = put(at_);
   }
 
   // Fields follow proto3: a zero is not written.

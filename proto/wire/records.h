@@ -30,54 +30,53 @@ inline constexpr size_t kMaxTupleBytes = 2 + 7 * kMaxVarintBytes;
 
 namespace internal {
 
-inline void BeginTuple(Encoder& out, RecordField field) noexcept {
-  out.Tag(static_cast<uint32_t>(field), WireType::kLen);
-  const uint8_t length = 0;
-  out.Raw(&length, 1);
+// A tag and a length of one byte each, then what `put(uint8_t* at)` writes: at
+// most seven varints. Room for the longest must be left, however short it is.
+template <typename Put>
+inline void PutTuple(Encoder& out, RecordField field, Put put) noexcept {
+  const uint32_t tag = MakeTag(static_cast<uint32_t>(field), WireType::kLen);
+  out.Direct(kMaxTupleBytes, [tag, &put](uint8_t* at) {
+    uint8_t* const body = WriteVarint(at, tag) + 1;
+    uint8_t* const end = put(body);
+    body[-1] = static_cast<uint8_t>(end - body);
+    return end;
+  });
 }
 
-inline void EndTuple(Encoder& out, uint8_t* body) noexcept {
-  if (out.ok()) body[-1] = static_cast<uint8_t>(out.position() - body);
-}
-
-inline void PutBlock(Encoder& out, const BlockRef& block) noexcept {
-  out.RawVarint(block.slot_plus_one);
-  if (block.slot_plus_one != 0) return;
-  out.RawVarint(ZigZag(block.address_delta));
-  out.RawVarint(block.size);
-  out.RawVarint(block.device);
+inline uint8_t* WriteBlock(uint8_t* at, const BlockRef& block) noexcept {
+  at = WriteVarint(at, block.slot_plus_one);
+  if (block.slot_plus_one != 0) return at;
+  at = WriteVarint(at, ZigZag(block.address_delta));
+  at = WriteVarint(at, block.size);
+  return WriteVarint(at, block.device);
 }
 
 }  // namespace internal
 
 inline void PutTensorAlloc(Encoder& out, uint64_t time, uint32_t stack,
                            const BlockRef& block) noexcept {
-  internal::BeginTuple(out, RecordField::kTensorAlloc);
-  uint8_t* const body = out.position();
-  out.RawVarint(time);
-  out.RawVarint(stack);
-  internal::PutBlock(out, block);
-  internal::EndTuple(out, body);
+  internal::PutTuple(out, RecordField::kTensorAlloc, [&](uint8_t* at) {
+    at = WriteVarint(at, time);
+    at = WriteVarint(at, stack);
+    return internal::WriteBlock(at, block);
+  });
 }
 
 inline void PutTensorFree(Encoder& out, uint64_t time,
                           const BlockRef& block) noexcept {
-  internal::BeginTuple(out, RecordField::kTensorFree);
-  uint8_t* const body = out.position();
-  out.RawVarint(time);
-  internal::PutBlock(out, block);
-  internal::EndTuple(out, body);
+  internal::PutTuple(out, RecordField::kTensorFree, [&](uint8_t* at) {
+    return internal::WriteBlock(WriteVarint(at, time), block);
+  });
 }
 
 inline void PutStreamEvent(Encoder& out, uint64_t time, uint64_t kind,
                            uint64_t event, uint64_t stream) noexcept {
-  internal::BeginTuple(out, RecordField::kStreamEvent);
-  uint8_t* const body = out.position();
-  out.RawVarint(time);
-  out.RawVarint(kind);
-  out.RawVarint(event);
-  out.RawVarint(stream);
-  internal::EndTuple(out, body);
+  internal::PutTuple(out, RecordField::kStreamEvent, [&](uint8_t* at) {
+    at = WriteVarint(at, time);
+    at = WriteVarint(at, kind);
+    at = WriteVarint(at, event);
+    return WriteVarint(at, stream);
+  });
 }
 
 // Fields of DeviceEvent, ids already resolved.
@@ -262,47 +261,6 @@ inline void PutProperty(Encoder& out, std::string_view name,
   out.Bytes(2, value);
   out.End(body);
 }
-struct CuptiKindFields {
-  uint32_t kind = 0;
-  uint64_t allocations = 0;
-  uint64_t allocated_bytes = 0;
-  uint64_t frees = 0;
-  uint64_t freed_bytes = 0;
-};
-
-struct CuptiTotalsFields {
-  uint64_t time = 0;
-  uint32_t version = 0;
-  std::span<const CuptiKindFields> kinds;
-  uint64_t pool_operations = 0;
-  uint64_t correlated = 0;
-  uint64_t dropped = 0;
-  uint64_t unknown = 0;
-  bool stopped = false;
-};
-
-inline void PutCuptiTotals(Encoder& out, const CuptiTotalsFields& t) noexcept {
-  const size_t body =
-      out.Begin(static_cast<uint32_t>(RecordField::kCuptiTotals));
-  out.Uint(1, t.time);
-  out.Uint(2, t.version);
-  for (const CuptiKindFields& kind : t.kinds) {
-    const size_t one = out.Begin(3);
-    out.Uint(1, kind.kind);
-    out.Uint(2, kind.allocations);
-    out.Uint(3, kind.allocated_bytes);
-    out.Uint(4, kind.frees);
-    out.Uint(5, kind.freed_bytes);
-    out.End(one);
-  }
-  out.Uint(4, t.pool_operations);
-  out.Uint(5, t.correlated);
-  out.Uint(6, t.dropped);
-  out.Uint(7, t.unknown);
-  out.Bool(8, t.stopped);
-  out.End(body);
-}
-
 
 // Names what was lost; the count is in the cause's slot.
 inline void PutLossDetail(Encoder& out, uint32_t cause,
