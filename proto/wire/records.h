@@ -262,6 +262,47 @@ inline void PutProperty(Encoder& out, std::string_view name,
   out.End(body);
 }
 
+struct CuptiKindFields {
+  uint32_t kind = 0;
+  uint64_t allocations = 0;
+  uint64_t allocated_bytes = 0;
+  uint64_t frees = 0;
+  uint64_t freed_bytes = 0;
+};
+
+struct CuptiTotalsFields {
+  uint64_t time = 0;
+  uint32_t version = 0;
+  std::span<const CuptiKindFields> kinds;
+  uint64_t pool_operations = 0;
+  uint64_t correlated = 0;
+  uint64_t dropped = 0;
+  uint64_t unknown = 0;
+  bool stopped = false;
+};
+
+inline void PutCuptiTotals(Encoder& out, const CuptiTotalsFields& t) noexcept {
+  const size_t body =
+      out.Begin(static_cast<uint32_t>(RecordField::kCuptiTotals));
+  out.Uint(1, t.time);
+  out.Uint(2, t.version);
+  for (const CuptiKindFields& kind : t.kinds) {
+    const size_t one = out.Begin(3);
+    out.Uint(1, kind.kind);
+    out.Uint(2, kind.allocations);
+    out.Uint(3, kind.allocated_bytes);
+    out.Uint(4, kind.frees);
+    out.Uint(5, kind.freed_bytes);
+    out.End(one);
+  }
+  out.Uint(4, t.pool_operations);
+  out.Uint(5, t.correlated);
+  out.Uint(6, t.dropped);
+  out.Uint(7, t.unknown);
+  out.Bool(8, t.stopped);
+  out.End(body);
+}
+
 // Names what was lost; the count is in the cause's slot.
 inline void PutLossDetail(Encoder& out, uint32_t cause,
                           std::string_view detail) noexcept {
