@@ -123,7 +123,11 @@ void OnSignal(int) {
 [[gnu::noinline]] int Interrupt(const TreeWalk& walk, size_t at) {
   const Interrupted outer = t_interrupted;
   t_interrupted = {&walk, at};
+#ifdef DSTRACE_TREE_WITHOUT_SIGNALS
+  OnSignal(0);
+#else
   raise(DSTRACE_TREE_SIGNUM);
+#endif
   t_interrupted = outer;
   return 1;
 }
