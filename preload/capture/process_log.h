@@ -31,6 +31,10 @@ class ProcessLog {
   [[nodiscard]] bool Start(log::LogFile& file, uint32_t thread,
                            const runtime::Config& config) noexcept;
 
+  // `now` of a record that carries no time: the next one's difference counts
+  // from the one before it.
+  static constexpr uint64_t kNoTime = 0;
+
   // One record, written by `put(Encoder&, uint64_t time_delta)`; dropped when
   // the chunk is full.
   template <typename Put>

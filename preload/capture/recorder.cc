@@ -133,7 +133,7 @@ void RecordGpu(int index, std::string_view name, std::string_view uuid,
   Session& session = Session::Get();
   if (session.Enter() == nullptr) return;
   session.process().Write(
-      runtime::MonotonicNow(), [&](wire::Encoder& out, uint64_t) {
+      ProcessLog::kNoTime, [&](wire::Encoder& out, uint64_t) {
         wire::PutGpu(out, static_cast<uint32_t>(index), name.substr(0, 256),
                      uuid.substr(0, 64), total_bytes);
       });
@@ -143,7 +143,7 @@ void RecordProperty(std::string_view name, std::string_view value) noexcept {
   Session& session = Session::Get();
   if (session.Enter() == nullptr) return;
   session.process().Write(
-      runtime::MonotonicNow(), [&](wire::Encoder& out, uint64_t) {
+      ProcessLog::kNoTime, [&](wire::Encoder& out, uint64_t) {
         wire::PutProperty(out, name.substr(0, 256), value.substr(0, 1024));
       });
 }

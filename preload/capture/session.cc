@@ -80,7 +80,7 @@ void Session::NotePython() noexcept {
   runtime::Text<32> version;
   version << uint64_t{hex >> 24} << '.' << uint64_t{hex >> 16 & 0xff} << '.'
           << uint64_t{hex >> 8 & 0xff};
-  process_.Write(runtime::MonotonicNow(), [&](wire::Encoder& out, uint64_t) {
+  process_.Write(ProcessLog::kNoTime, [&](wire::Encoder& out, uint64_t) {
     wire::PutProperty(out, "python.version", version.view());
   });
   if (status == stacks::PyStatus::kUnsupported) {
@@ -194,7 +194,7 @@ void Session::LoseForSpace() noexcept {
 void Session::CountLoss(LossCause cause, std::string_view detail) noexcept {
   process_.CountLoss(static_cast<uint32_t>(cause));
   if (detail.empty()) return;
-  process_.Write(runtime::MonotonicNow(), [&](wire::Encoder& out, uint64_t) {
+  process_.Write(ProcessLog::kNoTime, [&](wire::Encoder& out, uint64_t) {
     wire::PutLossDetail(out, static_cast<uint32_t>(cause),
                         detail.substr(0, 256));
   });
