@@ -66,6 +66,19 @@ class EventText : public model::EventVisitor {
                                 e.kind, std::string(e.domain),
                                 std::string(e.name)));
   }
+  bool OnCuptiTotals(const model::CuptiTotals& e) override {
+    std::string line = absl::StrFormat(
+        "%d %d cupti version %d pools %d dropped %d unknown %d", e.time,
+        e.thread, e.version, e.pool_operations, e.dropped, e.unknown);
+    for (size_t kind = 0; kind < e.kinds.size(); ++kind) {
+      const model::CuptiTotals::Kind& sums = e.kinds[kind];
+      if (sums.allocations + sums.frees == 0) continue;
+      line +=
+          absl::StrFormat(" kind %d +%d (%d) -%d (%d)", kind, sums.allocations,
+                          sums.allocated_bytes, sums.frees, sums.freed_bytes);
+    }
+    return Keep(line + (e.stopped ? " stopped" : ""));
+  }
   bool OnEnd(const model::End& e) override {
     return Keep(absl::StrFormat("%d %d end kind %d status %d", e.time, e.thread,
                                 static_cast<int>(e.kind), e.status));

@@ -58,6 +58,7 @@ struct ChunkDecoder::Messages {
   proto::TorchTotals totals;
   proto::OutOfMemory out_of_memory;
   proto::Mark mark;
+  proto::CuptiTotals cupti;
   proto::End end;
 };
 
@@ -140,6 +141,8 @@ ChunkDecoder::Outcome ChunkDecoder::DecodeMessage(
       return event_if(DecodeOutOfMemory(bytes));
     case Record::kMark:
       return event_if(DecodeMark(bytes));
+    case Record::kCuptiTotals:
+      return event_if(DecodeCuptiTotals(bytes));
     case Record::kEnd:
       return event_if(DecodeEnd(bytes));
     case Record::kThread:
@@ -305,6 +308,25 @@ bool ChunkDecoder::DecodeMark(std::span<const uint8_t> bytes) {
   return true;
 }
 
+bool ChunkDecoder::DecodeCuptiTotals(std::span<const uint8_t> bytes) {
+  proto::CuptiTotals& from = messages_->cupti;
+  if (!Parse(&from, bytes) || !AdvanceTime(from.time())) return false;
+  Stamp(cupti_, Record::kCuptiTotals);
+  cupti_.version = from.version();
+  cupti_.kinds = {};
+  for (const proto::CuptiTotals::Kind& kind : from.kind()) {
+    // Kinds of a later CUPTI are nobody's to compare.
+    if (kind.kind() >= cupti_.kinds.size()) continue;
+    cupti_.kinds[kind.kind()] = {kind.allocations(), kind.allocated_bytes(),
+                                 kind.frees(), kind.freed_bytes()};
+  }
+  cupti_.pool_operations = from.pool_operations();
+  cupti_.dropped = from.dropped();
+  cupti_.unknown = from.unknown();
+  cupti_.stopped = from.stopped();
+  return true;
+}
+
 bool ChunkDecoder::DecodeEnd(std::span<const uint8_t> bytes) {
   proto::End& from = messages_->end;
   if (!Parse(&from, bytes) || !AdvanceTime(from.time())) return false;
@@ -347,6 +369,8 @@ bool ChunkDecoder::Deliver(model::EventVisitor& visitor) const {
       return visitor.OnStreamEvent(stream_event_);
     case Record::kMark:
       return visitor.OnMark(mark_);
+    case Record::kCuptiTotals:
+      return visitor.OnCuptiTotals(cupti_);
     case Record::kEnd:
       return visitor.OnEnd(finish_);
     default:

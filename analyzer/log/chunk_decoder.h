@@ -40,6 +40,7 @@ enum class Record : uint32_t {
   kProperty = 16,
   kMark = 17,
   kEnd = 18,
+  kCuptiTotals = 20,
 };
 
 // Strings of a trace by id; what is not there is empty.
@@ -115,6 +116,7 @@ class ChunkDecoder {
   bool DecodeTorchTotals(std::span<const uint8_t> bytes);
   bool DecodeOutOfMemory(std::span<const uint8_t> bytes);
   bool DecodeMark(std::span<const uint8_t> bytes);
+  bool DecodeCuptiTotals(std::span<const uint8_t> bytes);
   bool DecodeEnd(std::span<const uint8_t> bytes);
   bool SwitchThread(std::span<const uint8_t> bytes);
   const uint8_t* ReadBlock(const uint8_t* at, const uint8_t* end, Block* block);
@@ -146,6 +148,7 @@ class ChunkDecoder {
   model::TorchTotals totals_;
   model::OutOfMemory out_of_memory_;
   model::Mark mark_;
+  model::CuptiTotals cupti_;
   model::End finish_;
 };
 

@@ -8,6 +8,7 @@
 // owned by the source and lives as long as it. Plain values; thread-safe for
 // reads.
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -151,6 +152,24 @@ struct Mark {
   std::string_view domain = {};
 };
 
+// What CUPTI counted since it was enabled; the last one stands.
+struct CuptiTotals {
+  struct Kind {
+    uint64_t allocations = 0;
+    uint64_t allocated_bytes = 0;
+    uint64_t frees = 0;
+    uint64_t freed_bytes = 0;
+  };
+  uint64_t time = 0;
+  uint32_t thread = 0;
+  uint32_t version = 0;            // cuptiGetVersion()
+  std::array<Kind, 8> kinds = {};  // by CUpti_ActivityMemoryKind
+  uint64_t pool_operations = 0;
+  uint64_t dropped = 0;  // records CUPTI lost
+  uint64_t unknown = 0;  // records the recorder did not understand
+  bool stopped = false;  // the program took CUPTI for itself
+};
+
 struct End {
   uint64_t time = 0;
   uint32_t thread = 0;
@@ -170,6 +189,7 @@ class EventVisitor {
   virtual bool OnOutOfMemory(const OutOfMemory&) { return true; }
   virtual bool OnStreamEvent(const StreamEvent&) { return true; }
   virtual bool OnMark(const Mark&) { return true; }
+  virtual bool OnCuptiTotals(const CuptiTotals&) { return true; }
   virtual bool OnEnd(const End&) { return true; }
 };
 

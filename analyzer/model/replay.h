@@ -33,6 +33,7 @@ class StateReplay : public EventVisitor {
   }
   bool OnOutOfMemory(const OutOfMemory& event) override { return Pass(event); }
   bool OnMark(const Mark& event) override { return Pass(event); }
+  bool OnCuptiTotals(const CuptiTotals& e) override { return Pass(e); }
   bool OnEnd(const End& event) override { return Pass(event); }
 
   [[nodiscard]] const MemoryState& state() const { return state_; }

@@ -188,6 +188,30 @@ struct TorchCheck {
   uint64_t largest_reserved_error = 0;  // bytes
 };
 
+// CUPTI's count against the hooks', over the time that CUPTI ran.
+struct CuptiCheck {
+  struct Sum {
+    uint64_t count = 0;
+    uint64_t bytes = 0;
+    bool operator==(const Sum&) const = default;
+  };
+  struct Sums {
+    Sum device;
+    Sum managed;
+    Sum pinned;
+    Sum array;
+    Sum physical;  // cuMemCreate: CUPTI does not tell of it
+  };
+  bool ran = false;
+  bool stopped = false;  // early: the program took CUPTI for itself
+  uint32_t version = 0;  // cuptiGetVersion()
+  Sums cupti;
+  Sums hooks;
+  uint64_t pool_operations = 0;
+  uint64_t dropped = 0;
+  uint64_t unknown = 0;
+};
+
 struct Device {
   int index = 0;  // CUDA ordinal; -1: tensors in host memory
   uint64_t peak_time_ns =
@@ -204,6 +228,7 @@ struct Run {
   std::vector<Device> devices;
   std::vector<Failure> failures;
   std::vector<MarkPoint> marks;
+  CuptiCheck cupti;
   std::vector<Loss> losses;
   std::vector<std::string> notes;  // reader's remarks: truncated tail, ...
   uint64_t event_count = 0;

@@ -81,6 +81,7 @@ bool TotalsPass::After(uint64_t time_ns, int device) {
 }
 
 bool TotalsPass::OnDevice(const DeviceEvent& event) {
+  cupti_.Add(event);
   if (event.result == 0) {
     if (AddsDeviceMemory(event.kind)) AddGrowth(event);
   } else if (AsksForMemory(event.kind)) {
@@ -139,6 +140,11 @@ bool TotalsPass::OnOutOfMemory(const OutOfMemory& event) {
     failure.free_bytes = anchor.total > used ? anchor.total - used : 0;
   }
   AddFailure(std::move(failure));
+  return Pass(event);
+}
+
+bool TotalsPass::OnCuptiTotals(const CuptiTotals& event) {
+  cupti_.Add(event);
   return Pass(event);
 }
 

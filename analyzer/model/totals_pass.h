@@ -13,6 +13,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "analyzer/model/build_run.h"
+#include "analyzer/model/cupti_check.h"
 #include "analyzer/model/replay.h"
 
 namespace dstrace::model {
@@ -40,6 +41,7 @@ class TotalsPass : public StateReplay<TotalsPass> {
   bool OnDevice(const DeviceEvent& event) override;
   bool OnOutOfMemory(const OutOfMemory& event) override;
   bool OnMark(const Mark& event) override;
+  bool OnCuptiTotals(const CuptiTotals& event) override;
   bool After(uint64_t time_ns, int device);
 
   // Call after the replay.
@@ -49,6 +51,7 @@ class TotalsPass : public StateReplay<TotalsPass> {
   [[nodiscard]] std::map<int, DeviceTrack>& devices() { return devices_; }
   [[nodiscard]] std::vector<Failure>& failures() { return failures_; }
   [[nodiscard]] std::vector<MarkPoint>& marks() { return marks_; }
+  [[nodiscard]] const CuptiCheck& cupti() const { return cupti_.check(); }
   // Where Options::at is; nullopt: the mark is not in the trace.
   [[nodiscard]] const std::optional<Place>& requested() const {
     return requested_;
@@ -73,6 +76,7 @@ class TotalsPass : public StateReplay<TotalsPass> {
   std::vector<Failure> failures_;
   std::vector<MarkPoint> marks_;
   std::optional<Place> requested_;
+  CuptiCounter cupti_;
   uint64_t dropped_failures_ = 0;
   uint64_t dropped_marks_ = 0;
 };

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "analyzer/report/cupti_text.h"
 #include "analyzer/report/format.h"
 
 namespace dstrace::report {
@@ -117,6 +118,10 @@ std::string HeaderText(const Run& run, size_t width, const Style& style) {
                    "; ended: ", end),
       width, "  "));
   if (!losses.empty()) line(style.Red(Wrap(losses, width, "  ")));
+  if (const std::string cupti = CuptiText(run.cupti); !cupti.empty()) {
+    const std::string text = Wrap(cupti, width, "  ");
+    line(CuptiAgrees(run.cupti) ? text : style.Red(text));
+  }
   if (process.stacks_mode == "none")
     line("stacks were switched off (DSTRACE_STACKS=none)");
   if (run.unmatched_tensor_frees + run.unmatched_device_frees > 0) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "analyzer/report/cupti_text.h"
 #include "analyzer/report/header_text.h"
 #include "analyzer/report/verdict.h"
 
@@ -142,10 +143,33 @@ class Writer {
                                        : mark.kind == 2 ? "pop"
                                                         : "point"}});
     }
+    if (run.cupti.ran) out["cupti"] = CuptiObject(run.cupti);
     return out;
   }
 
  private:
+  static Object SumsObject(const model::CuptiCheck::Sums& sums) {
+    Object out = Object::object();
+    for (const auto& [name, sum] :
+         {std::pair{"device", sums.device}, std::pair{"managed", sums.managed},
+          std::pair{"pinned", sums.pinned}, std::pair{"array", sums.array},
+          std::pair{"physical", sums.physical}}) {
+      out[name] = {{"count", sum.count}, {"bytes", sum.bytes}};
+    }
+    return out;
+  }
+
+  static Object CuptiObject(const model::CuptiCheck& check) {
+    return {{"version", check.version},
+            {"agrees", CuptiAgrees(check)},
+            {"stopped_early", check.stopped},
+            {"cupti", SumsObject(check.cupti)},
+            {"hooks", SumsObject(check.hooks)},
+            {"pool_operations", check.pool_operations},
+            {"dropped", check.dropped},
+            {"unknown", check.unknown}};
+  }
+
   Object DeviceObject(const model::Device& device) {
     Object out{{"index", device.index},
                {"total_bytes", DeviceTotal(view_.run(), device)},

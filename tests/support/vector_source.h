@@ -91,13 +91,16 @@ class VectorSource : public model::EventSource {
     return v.OnStreamEvent(e);
   }
   static bool Deliver(const model::Mark& e, Visitor& v) { return v.OnMark(e); }
+  static bool Deliver(const model::CuptiTotals& e, Visitor& v) {
+    return v.OnCuptiTotals(e);
+  }
   static bool Deliver(const model::End& e, Visitor& v) { return v.OnEnd(e); }
 
   model::TraceFacts facts_;
-  std::vector<
-      std::variant<model::TensorAlloc, model::TensorFree, model::DeviceEvent,
-                   model::MemorySample, model::TorchTotals, model::OutOfMemory,
-                   model::StreamEvent, model::Mark, model::End>>
+  std::vector<std::variant<
+      model::TensorAlloc, model::TensorFree, model::DeviceEvent,
+      model::MemorySample, model::TorchTotals, model::OutOfMemory,
+      model::StreamEvent, model::Mark, model::CuptiTotals, model::End>>
       events_;
 };
 

@@ -91,6 +91,7 @@ TEST(Layout, FieldNumbersAreThoseOfTheProto) {
   EXPECT_EQ(number("mark"), RecordField::kMark);
   EXPECT_EQ(number("end"), RecordField::kEnd);
   EXPECT_EQ(number("padding"), RecordField::kPadding);
+  EXPECT_EQ(number("cupti_totals"), RecordField::kCuptiTotals);
 }
 
 }  // namespace

@@ -235,6 +235,47 @@ TEST(Records, DefinitionsKeepTextAndNumbers) {
   EXPECT_EQ(records.end(0).status(), -9);
 }
 
+TEST(Records, CuptiTotalsKeepTheirNumbers) {
+  const CuptiKindFields kinds[] = {{3, 4, kHuge, 6, 7}, {5, 0, 0, 8, 9}};
+  const auto records = Parse([&kinds](Encoder& out) {
+    PutCuptiTotals(out, {.time = 1,
+                         .version = 130001,
+                         .kinds = kinds,
+                         .pool_operations = 2,
+                         .correlated = 3,
+                         .dropped = 4,
+                         .unknown = 5,
+                         .stopped = true});
+  });
+  const proto::CuptiTotals& totals = records.cupti_totals(0);
+  EXPECT_EQ(totals.time(), 1u);
+  EXPECT_EQ(totals.version(), 130001u);
+  ASSERT_EQ(totals.kind_size(), 2);
+  EXPECT_EQ(totals.kind(0).kind(), 3u);
+  EXPECT_EQ(totals.kind(0).allocations(), 4u);
+  EXPECT_EQ(totals.kind(0).allocated_bytes(), kHuge);
+  EXPECT_EQ(totals.kind(0).frees(), 6u);
+  EXPECT_EQ(totals.kind(0).freed_bytes(), 7u);
+  EXPECT_EQ(totals.kind(1).freed_bytes(), 9u);
+  EXPECT_EQ(totals.pool_operations(), 2u);
+  EXPECT_EQ(totals.correlated(), 3u);
+  EXPECT_EQ(totals.dropped(), 4u);
+  EXPECT_EQ(totals.unknown(), 5u);
+  EXPECT_TRUE(totals.stopped());
+}
+
+TEST(Records, CuptiTotalsAreTheBytesOfTheFormatsPage) {
+  const CuptiKindFields kinds[] = {{3, 2, 4196, 1, 4096}};
+  EXPECT_EQ(Encode([&kinds](Encoder& out) {
+              PutCuptiTotals(out,
+                             {.time = 1000, .version = 130001, .kinds = kinds});
+            }),
+            std::string("\xA2\x01\x96\x00\x08\xE8\x07\x10\xD1\xF7\x07"
+                        "\x1A\x8C\x00\x08\x03\x10\x02\x18\xE4\x20\x20"
+                        "\x01\x28\x80\x20",
+                        26));
+}
+
 TEST(Records, ALossSlotIsAWordThatCanBeAddedToInPlace) {
   alignas(8) uint8_t buffer[kLossSlotBytes];
   Encoder out(buffer, buffer + sizeof buffer);
