@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks what libdstrace.so shows to, and wants from, the traced process.
 
-usage: check_exports.py LIBRARY
+usage: check_exports.py LIBRARY [SYMBOL]...
 
-  - it exports exactly the rows of preload/hooks/hook_table.inc, unversioned;
+  - it exports exactly the rows of preload/hooks/hook_table.inc, or where there
+    are any exactly the SYMBOLs, unversioned;
     in particular no _Unwind_*, no C++ runtime, nothing of libunwind
   - DT_NEEDED is libc and the loader only
   - no symbol version above GLIBC_2.28
@@ -42,9 +43,12 @@ def dynamic_symbols(library):
     return symbols
 
 
-def check_exported(symbols, faults):
-    wanted = {row.symbol for row in
-              check_hooks.parse_table(check_hooks.read(check_hooks.TABLE))}
+def hooks():
+    return {row.symbol for row in
+            check_hooks.parse_table(check_hooks.read(check_hooks.TABLE))}
+
+
+def check_exported(symbols, wanted, faults):
     exported = {name for name, _, defined in symbols if defined}
     for name in sorted(wanted - exported):
         faults.append(f"not exported: {name}")
@@ -79,7 +83,7 @@ def check_versions(symbols, faults):
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) < 2:
         print(__doc__.strip(), file=sys.stderr)
         return 2
     if shutil.which("readelf") is None:
@@ -88,7 +92,7 @@ def main():
     library = sys.argv[1]
     faults = []
     symbols = dynamic_symbols(library)
-    check_exported(symbols, faults)
+    check_exported(symbols, set(sys.argv[2:]) or hooks(), faults)
     check_needed(library, faults)
     check_versions(symbols, faults)
     for fault in faults:

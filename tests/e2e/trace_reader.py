@@ -87,12 +87,16 @@ MESSAGES = {
     "gpu": {1: ("index", "u"), 2: ("name", "t"), 3: ("uuid", "t"), 4: ("total_bytes", "u")},
     "property": {1: ("name", "t"), 2: ("value", "t")},
     "mark": {1: ("time", "u"), 2: ("kind", "u"), 3: ("name", "u"), 4: ("domain", "u")},
+    "cupti_totals": {1: ("time", "u"), 2: ("version", "u"), 3: ("kind", "*b"),
+                     4: ("pool_operations", "u"), 5: ("correlated", "u"), 6: ("dropped", "u"),
+                     7: ("unknown", "u"), 8: ("stopped", "u")},
     "end": {1: ("time", "u"), 2: ("kind", "u"), 3: ("status", "s")},
     "device_event": DEVICE_EVENT,
 }
 RECORDS = {3: "device_event", 4: "memory_sample", 5: "stack", 6: "frame", 7: "module",
            8: "thread", 9: "torch_totals", 10: "out_of_memory", 11: "loss", 12: "header",
-           13: "string", 14: "gpu", 16: "property", 17: "mark", 18: "end"}
+           13: "string", 14: "gpu", 16: "property", 17: "mark", 18: "end",
+           20: "cupti_totals"}
 DICTIONARY_SLOTS = 4096
 TENSOR_ALLOC, TENSOR_FREE, STREAM_EVENT = 1, 2, 15
 
@@ -137,6 +141,7 @@ class Trace:
         self.tensors = []         # {"kind", "time", "thread", "stack", "address", ...}
         self.samples, self.totals, self.ooms = [], [], []
         self.losses, self.gpus, self.marks, self.ends = [], [], [], []
+        self.cupti = []           # totals, in order
         self.threads = set()
         self.properties = {}
         self.strings, self.stacks, self.frames, self.modules = {0: ""}, {}, {}, {}
@@ -239,7 +244,7 @@ class ChunkReader:
             lists = {"device_event": trace.events, "memory_sample": trace.samples,
                      "torch_totals": trace.totals, "out_of_memory": trace.ooms,
                      "loss": trace.losses, "gpu": trace.gpus, "mark": trace.marks,
-                     "end": trace.ends}
+                     "end": trace.ends, "cupti_totals": trace.cupti}
             lists[name].append(message)
 
 
