@@ -21,7 +21,8 @@ cmake --install "$build" --prefix "$prefix" >"$work/install.log" || fail "cmake 
 library=$(find "$prefix"/lib* -name libdstrace.so)
 [[ -n $library ]] || fail "no libdstrace.so"
 doc=$(find "$prefix/share/doc" -maxdepth 1 -name 'dstrace*')
-for file in bin/dstrace-report bin/dstrace include/dstrace/version.h include/dstrace/trace.proto; do
+for file in bin/dstrace-report bin/dstrace include/dstrace/dstrace.h include/dstrace/version.h \
+  include/dstrace/trace.proto share/dstrace/python/dstrace/__init__.py; do
   [[ -f $prefix/$file ]] || fail "$file was not installed"
 done
 for file in LICENSE README.md THIRD_PARTY.md licenses/libunwind.txt; do
@@ -31,6 +32,10 @@ done
 if readelf -d "$library" "$prefix/bin/dstrace-report" | grep -E 'RPATH|RUNPATH'; then
   fail "an installed file has a run path"
 fi
+
+[[ -f $(dirname "$library")/libdstrace_cupti.so ]] || fail "no libdstrace_cupti.so beside libdstrace.so"
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$prefix/share/dstrace/python python3 -c 'import dstrace; dstrace.mark("x")' ||
+  fail "the Python module"
 
 # As a user's file system: the launcher finds its library beside itself.
 mkdir "$work/run" && cd "$work/run"
