@@ -162,12 +162,16 @@ def table(rows):
             mib(device.get("allocated")), mib(device.get("reserved")), mib(device.get("peak_allocated")),
             mib(device.get("peak_reserved")), mib(used), last.get("step", "-"), "" if row["ok"] else "   <-- NOT OK"))
     profiles = {r["name"]: r["profile"] for r in rows if r.get("profile")}
-    if len(profiles) == 2:
-        bare, traced = profiles["profiler_bare"], profiles["profiler_traced"]
+    bare = profiles.pop("profiler_bare", None)
+    for name, traced in sorted(profiles.items()) if bare else ():
         keys = ("kernel", "memcpy", "memset", "memory", "memory_bytes", "kernel_names")
         same = all(bare[k] == traced[k] for k in keys)
-        lines.append("torch.profiler, bare against traced: %s  %s" % (
-            "same" if same else "DIFFERENT", " ".join("%s %d/%d" % (k, bare[k], traced[k]) for k in keys)))
+        lines.append("torch.profiler, bare against %s: %s  %s" % (
+            name, "same" if same else "DIFFERENT", " ".join("%s %d/%d" % (k, bare[k], traced[k]) for k in keys)))
+    for row in rows:
+        for trace in row["traces"]:
+            if "cupti" in trace:
+                lines.append("CUPTI in %s: %s" % (trace["file"], json.dumps(trace["cupti"], sort_keys=True)))
     return "\n".join(lines)
 
 

@@ -74,6 +74,19 @@ BASIC = [
     Workload("profiler_bare", _script("torch_profiler.py"), preload=False),
     Workload("profiler_traced", _script("torch_profiler.py")),
     Workload("multi_comm_1", _script("multi_comm.py")),
+    Workload("nvtx_marks", _script("nvtx_marks.py")),
+]
+
+# CUPTI counts what the hooks count: `dstrace-report` says for each trace whether they agree.
+_CUPTI = {"DSTRACE_CUPTI": "1"}
+CUPTI = [
+    Workload("profiler_traced_cupti", _script("torch_profiler.py"), group="cupti", env=_CUPTI),
+    Workload("cupti_training", _script("torch_training.py"), group="cupti", env=_CUPTI),
+    Workload("cupti_malloc_async", _script("torch_training.py"), group="cupti", env=dict(_ASYNC, **_CUPTI)),
+    Workload("cupti_cublas", _script("cublas_workspaces.py"), group="cupti", env=_CUPTI),
+    Workload("cupti_graphs", _script("cuda_graphs.py"), group="cupti", env=_CUPTI),
+    Workload("cupti_pinned", _script("pinned.py"), group="cupti", env=_CUPTI),
+    Workload("cupti_managed", _script("managed.py"), group="cupti", env=_CUPTI),
 ]
 
 TWO_GPUS = [
@@ -124,7 +137,7 @@ PRETRAINED = [
              group="pretrained", gpus=2, timeout=120, env={"SHIM": "1", "BW": "100"}, path=_OLD_TRANSFORMERS),
 ]
 
-ALL = BASIC + TWO_GPUS + ZERO3 + OOM + PRETRAINED
+ALL = BASIC + CUPTI + TWO_GPUS + ZERO3 + OOM + PRETRAINED
 DEFAULT_GROUPS = ("basic",)
 
 

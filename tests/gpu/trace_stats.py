@@ -13,8 +13,11 @@ import sys
 RECORDS = {
     1: "tensor_alloc", 2: "tensor_free", 3: "device_event", 4: "memory_sample", 5: "stack", 6: "frame", 7: "module",
     8: "thread", 9: "torch_totals", 10: "out_of_memory", 11: "loss", 12: "header", 13: "string", 14: "gpu",
-    15: "stream_event", 16: "property", 17: "mark", 18: "end",
+    15: "stream_event", 16: "property", 17: "mark", 18: "end", 19: "padding",
+    20: "cupti_totals",
 }
+CUPTI = {2: "version", 4: "pool_operations", 5: "correlated", 6: "dropped", 7: "unknown", 8: "stopped"}
+CUPTI_KIND = {1: "kind", 2: "allocations", 3: "allocated_bytes", 4: "frees", 5: "freed_bytes"}
 
 
 def _varint(data, at):
@@ -49,7 +52,17 @@ def fields(data, at, end):
         yield number, value, at
 
 
-def _chunk(data, start, stop, counts, sizes):
+def _cupti(data, span):
+    totals = {"kinds": []}
+    for number, value, _ in fields(data, *span):
+        if number == 3:
+            totals["kinds"].append({CUPTI_KIND.get(n, n): v for n, v, _ in fields(data, *value)})
+        elif number in CUPTI:
+            totals[CUPTI[number]] = value
+    return totals
+
+
+def _chunk(data, start, stop, counts, sizes, result):
     committed, payload = 0, None
     for number, value, _ in fields(data, start, stop):
         if number == 16:
@@ -59,8 +72,10 @@ def _chunk(data, start, stop, counts, sizes):
     if payload is None:
         return 0
     before = payload[0]
-    for number, _, after in fields(data, payload[0], payload[0] + committed):
+    for number, value, after in fields(data, payload[0], payload[0] + committed):
         kind = RECORDS.get(number, "field_%d" % number)
+        if kind == "cupti_totals":
+            result["cupti"] = _cupti(data, value)  # the last one stands
         counts[kind] += 1
         sizes[kind] += after - before
         before = after
@@ -77,7 +92,7 @@ def summarize(path):
         for number, value, _ in fields(data, 0, len(data)):
             if number == 1:
                 result["chunks"] += 1
-                result["committed"] += _chunk(data, value[0], value[1], counts, sizes)
+                result["committed"] += _chunk(data, value[0], value[1], counts, sizes, result)
     except (ValueError, IndexError) as error:
         result["error"] = str(error)
     return dict(result, counts=dict(counts), bytes=dict(sizes))
