@@ -83,8 +83,9 @@ uint32_t FindOrDefine(Definitions& definitions, ThreadState& thread,
                                       ThreadState& thread,
                                       const void* caller) noexcept {
   const PythonPart python = TakePython(thread, definitions.generation());
-  thread.native[0] = const_cast<void*>(caller);
-  const Key key = StackKey(thread, python.key, 1);
+  const auto pc = reinterpret_cast<uintptr_t>(caller);
+  const Key key = {python.key.low ^ pc * 0x9E3779B97F4A7C15u,
+                   python.key.high + pc};
   if (const uint32_t id = thread.stacks.Find(key); id != 0) return id;
   const int frames =
       stacks::MergePythonOnly(caller, thread.python, python.count,
