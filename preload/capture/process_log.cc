@@ -41,7 +41,10 @@ bool ProcessLog::Start(log::LogFile& file, uint32_t thread,
   if (chunk_ == nullptr) return false;
   chunk_->AdoptBy(thread);
   const uint64_t now = runtime::MonotonicNow();
-  if (!chunk_->EnsureRoom(file, wire::kPayloadBytes, now)) return false;
+  if (!chunk_->EnsureRoom(file, wire::kPayloadBytes, now,
+                          log::ChunkUse::kPinned)) {
+    return false;
+  }
   wire::Encoder header = chunk_->encoder();
   PutProcessHeader(header, now, config, file.crash_proof());
   if (!chunk_->Commit(header)) return false;

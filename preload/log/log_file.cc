@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "preload/runtime/diagnostics.h"
 #include "preload/runtime/memory.h"
 
 namespace dstrace::log {
@@ -67,6 +68,13 @@ OpenResult LogFile::Open(const char* path, Options options) noexcept {
   next_sequence_ = 0;
   next_chunk_ = 0;
   file_size_ = 0;
+  checkpointer_ = options.checkpointer;
+  said_over_limit_ = false;
+  const uint64_t limit =
+      options.limit_bytes == 0
+          ? 0
+          : std::max<uint64_t>(options.limit_bytes / kChunkBytes, 1);
+  if (!recycler_.Start(limit)) return OpenResult::kFailed;
   return OpenResult::kOk;
 }
 
@@ -117,6 +125,7 @@ bool LogFile::ReservePages(uint64_t bytes) noexcept {
 bool LogFile::Grow() noexcept {
   uint64_t growth = std::clamp(file_size_ / kChunkBytes * kChunkBytes,
                                kMinGrowth, kMaxGrowth);
+  growth = std::min(growth, recycler_.GrowthLeft(file_size_));
   // A nearly full disk may still have room for less.
   for (; growth >= kMinGrowth;
        growth = growth / 2 / kChunkBytes * kChunkBytes) {
@@ -134,25 +143,119 @@ uint8_t* LogFile::MapChunk() noexcept {
     disk_full_.store(true, std::memory_order_relaxed);
     return nullptr;
   }
-  // MAP_POPULATE: one call now instead of sixteen page faults inside hooks.
-  void* chunk =
-      mmap(nullptr, kChunkBytes, PROT_READ | PROT_WRITE,
-           MAP_SHARED | MAP_POPULATE, fd_, static_cast<off_t>(next_chunk_));
-  if (chunk == MAP_FAILED) {
+  uint8_t* const chunk = MapAt(next_chunk_);
+  if (chunk == nullptr) {
     if (next_chunk_ == 0) use_mmap_ = false;
     return nullptr;
   }
+  next_chunk_ += kChunkBytes;
+  return chunk;
+}
+
+uint8_t* LogFile::MapAt(uint64_t offset) noexcept {
+  // MAP_POPULATE: one call now instead of sixteen page faults inside hooks.
+  void* chunk =
+      mmap(nullptr, kChunkBytes, PROT_READ | PROT_WRITE,
+           MAP_SHARED | MAP_POPULATE, fd_, static_cast<off_t>(offset));
+  if (chunk == MAP_FAILED) return nullptr;
   // A child of fork() has no business in its parent's log.
   madvise(chunk, kChunkBytes, MADV_DONTFORK);
-  next_chunk_ += kChunkBytes;
   return static_cast<uint8_t*>(chunk);
 }
 
-uint8_t* LogFile::OpenChunk(uint32_t thread, uint64_t now) noexcept {
+// A place that is written again, as reserved space, or a new one.
+uint8_t* LogFile::MapFree(uint32_t* place) noexcept {
+  *place = recycler_.TakeFree();
+  if (*place == Recycler::kNone) {
+    *place = static_cast<uint32_t>(next_chunk_ / kChunkBytes);
+    return MapChunk();
+  }
+  uint8_t* const chunk = MapAt(uint64_t{*place} * kChunkBytes);
+  if (chunk == nullptr) {
+    recycler_.PutBack(*place);
+    return nullptr;
+  }
+  // acq_rel: the acquire half keeps the new header's bytes behind this store,
+  // so that a reader who sees them sees that the old chunk is gone.
+  std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(chunk))
+      .exchange(wire::ReservedChunkWord(), std::memory_order_acq_rel);
+  return chunk;
+}
+
+void LogFile::BeginCheckpoint() noexcept {
   const runtime::MutexLock lock(mutex_);
+  recycler_.BeginCheckpoint();
+}
+
+void LogFile::TakeCheckpoint() noexcept {
+  uint64_t time = 0;
+  const bool complete = checkpointer_.write(checkpointer_.context, &time);
+  const runtime::MutexLock lock(mutex_);
+  if (complete) recycler_.CommitCheckpoint(time);
+}
+
+// Published before any byte of what it gives up is written again.
+void LogFile::ForgetOldest() noexcept {
+  const runtime::MutexLock lock(mutex_);
+  checkpointer_.publish(checkpointer_.context, recycler_.OldestCheckpoint());
+  recycler_.ForgetBeforeOldest();
+}
+
+// Only the thread that makes room changes what these questions are about, or
+// another one makes it worse by a chunk; so each is asked anew.
+void LogFile::MakeRoom() noexcept {
+  const uint32_t size = checkpointer_.size(checkpointer_.context);
+  const auto ask = [this](auto question) {
+    const runtime::MutexLock lock(mutex_);
+    return question(recycler_);
+  };
+  const auto is_due = [size](const Recycler& r) {
+    return r.CheckpointDue(size);
+  };
+  const auto is_short = [size](const Recycler& r) { return r.IsShort(size); };
+  const auto has_one = [](const Recycler& r) { return r.HasCheckpoint(); };
+  if (!ask([&](const Recycler& r) { return is_due(r) || is_short(r); })) return;
+  const runtime::MutexLock one_at_a_time(checkpoint_mutex_);
+  if (ask(is_due)) {
+    if (ask([](const Recycler& r) { return r.IsCrowded(); })) ForgetOldest();
+    TakeCheckpoint();
+  }
+  if (ask(is_short) && !ask(has_one)) TakeCheckpoint();
+  while (ask(is_short) && ask(has_one)) ForgetOldest();
+  if (!said_over_limit_ &&
+      ask([size](const Recycler& r) { return r.IsOverLimit(size); })) {
+    said_over_limit_ = true;
+    runtime::Say(
+        "DSTRACE_LOG_LIMIT is too small for what is live, open and defined; "
+        "the trace grows beyond it");
+  }
+}
+
+uint8_t* LogFile::OpenChunk(uint32_t thread, uint64_t now,
+                            ChunkUse use) noexcept {
+  // The limit is set once, before any thread opens a chunk.
+  if (!recycler_.on()) {
+    const runtime::MutexLock lock(mutex_);
+    return OpenLocked(thread, now, use);
+  }
+  for (int attempt = 0;; ++attempt) {
+    if (use == ChunkUse::kHistory) MakeRoom();
+    const runtime::MutexLock lock(mutex_);
+    uint8_t* const chunk = OpenLocked(thread, now, use);
+    if (chunk != nullptr || attempt > 0 || !disk_full()) return chunk;
+    // A disk that is full before the limit is reached is the limit.
+    recycler_.StopGrowing();
+  }
+}
+
+uint8_t* LogFile::OpenLocked(uint32_t thread, uint64_t now,
+                             ChunkUse use) noexcept {
   if (!FileIsOurs()) return nullptr;
-  uint8_t* chunk = use_mmap_ ? MapChunk() : nullptr;
+  uint8_t* chunk = nullptr;
+  uint32_t place = Recycler::kNone;
+  if (use_mmap_) chunk = recycler_.on() ? MapFree(&place) : MapChunk();
   if (!use_mmap_) {
+    place = recycler_.TakeFree();  // kNone: a new place when it is closed
     if (file_size_ != 0 && next_chunk_ == 0) {
       // The pages reserved for a mapping that was then refused.
       [[maybe_unused]] const int cut = ftruncate(fd_, 0);
@@ -161,6 +264,7 @@ uint8_t* LogFile::OpenChunk(uint32_t thread, uint64_t now) noexcept {
     chunk = static_cast<uint8_t*>(runtime::MapPages(kChunkBytes));
   }
   if (chunk == nullptr) return nullptr;
+  recycler_.OnOpened({.chunk = chunk, .place = place, .use = use});
   wire::PutChunkHeader(chunk, thread, next_sequence_++, now);
   // release: a reader of the growing file that sees the chunk sees its header.
   std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(chunk))
@@ -168,23 +272,48 @@ uint8_t* LogFile::OpenChunk(uint32_t thread, uint64_t now) noexcept {
   return chunk;
 }
 
+bool LogFile::WriteAt(const uint8_t* from, size_t size,
+                      uint64_t offset) noexcept {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t written = pwrite(fd_, from + done, size - done,
+                                   static_cast<off_t>(offset + done));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    done += static_cast<size_t>(written);
+  }
+  return true;
+}
+
 bool LogFile::AppendWhole(const uint8_t* chunk) noexcept {
   if (!WithinFileLimit(file_size_ + kChunkBytes)) return false;
-  size_t done = 0;
-  while (done < kChunkBytes) {
-    const ssize_t written = pwrite(fd_, chunk + done, kChunkBytes - done,
-                                   static_cast<off_t>(file_size_ + done));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      [[maybe_unused]] const int cut =
-          ftruncate(fd_, static_cast<off_t>(file_size_));
-      return false;
-    }
-    done += static_cast<size_t>(written);
+  if (!WriteAt(chunk, kChunkBytes, file_size_)) {
+    [[maybe_unused]] const int cut =
+        ftruncate(fd_, static_cast<off_t>(file_size_));
+    return false;
   }
   file_size_ += kChunkBytes;
   next_chunk_ = file_size_;
   return true;
+}
+
+// As in a mapping: reserved space, the new chunk behind its first word, then
+// that word.
+bool LogFile::WriteOver(const uint8_t* chunk, uint64_t offset) noexcept {
+  const uint64_t reserved = wire::ReservedChunkWord();
+  constexpr size_t kWord = sizeof reserved;
+  const auto* const word = reinterpret_cast<const uint8_t*>(&reserved);
+  return WriteAt(word, kWord, offset) &&
+         WriteAt(chunk + kWord, kChunkBytes - kWord, offset + kWord) &&
+         WriteAt(chunk, kWord, offset);
+}
+
+bool LogFile::WriteClosed(const uint8_t* chunk, uint32_t* place) noexcept {
+  if (*place != Recycler::kNone) {
+    return WriteOver(chunk, uint64_t{*place} * kChunkBytes);
+  }
+  *place = static_cast<uint32_t>(file_size_ / kChunkBytes);
+  return AppendWhole(chunk);
 }
 
 void LogFile::CloseChunk(uint8_t* chunk, uint64_t last_time) noexcept {
@@ -192,12 +321,14 @@ void LogFile::CloseChunk(uint8_t* chunk, uint64_t last_time) noexcept {
   std::atomic_ref<uint64_t>(
       *reinterpret_cast<uint64_t*>(chunk + wire::kLastTimeOffset))
       .store(last_time, std::memory_order_release);
-  if (!use_mmap_) {
+  if (!use_mmap_ || recycler_.on()) {
     const runtime::MutexLock lock(mutex_);
-    if (!FileIsOurs() || !AppendWhole(chunk)) {
+    Recycler::Open open = recycler_.OnClosed(chunk);
+    if (!use_mmap_ && (!FileIsOurs() || !WriteClosed(chunk, &open.place))) {
       // relaxed: see disk_full().
       disk_full_.store(true, std::memory_order_relaxed);
     }
+    recycler_.OnPlaced(open);
   }
   runtime::UnmapPages(chunk, kChunkBytes);
 }
@@ -212,6 +343,7 @@ void LogFile::Trim() noexcept {
 
 void LogFile::AbandonInChild() noexcept {
   mutex_.ResetAfterFork();
+  checkpoint_mutex_.ResetAfterFork();
   if (FileIsOurs()) close(fd_);
   fd_ = -1;
 }

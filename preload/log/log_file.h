@@ -16,6 +16,12 @@
 // Where the file system refuses a shared mapping, chunks live in memory and are
 // written when closed (`crash_proof()` is false): a kill loses open chunks.
 //
+// With a limit the file stops growing there: places of old chunks are written
+// again, after a checkpoint of what they hold and is still live. A chunk turns
+// into a `reserved` field of its own length by one store, and into the new
+// chunk by another. What cannot be recycled (open and pinned chunks, two
+// checkpoints) may exceed the limit; that is said once on stderr.
+//
 // Thread-safety: OpenChunk, CloseChunk and Trim are thread-safe (one lock,
 // taken once per 64 KiB). Open and AbandonInChild need exclusive access.
 
@@ -23,6 +29,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "preload/log/recycler.h"
 #include "preload/runtime/mutex.h"
 #include "proto/wire/layout.h"
 
@@ -30,10 +37,25 @@ namespace dstrace::log {
 
 enum class OpenResult { kOk, kExists, kFailed };
 
+// Who knows what is live; called by LogFile without its lock, one call at a
+// time.
+struct Checkpointer {
+  void* context = nullptr;
+  // About how many chunks a checkpoint would take now.
+  uint32_t (*size)(void* context) noexcept = nullptr;
+  // Calls BeginCheckpoint() at the instant `*time`, then writes what was live
+  // at it into chunks of its own. False: incomplete.
+  bool (*write)(void* context, uint64_t* time) noexcept = nullptr;
+  // From `time` on the history is complete. Must be in the file on return.
+  void (*publish)(void* context, uint64_t time) noexcept = nullptr;
+};
+
 class LogFile {
  public:
   struct Options {
     bool use_mmap = true;  // false: as on a file system without shared mappings
+    uint64_t limit_bytes = 0;        // 0: none
+    Checkpointer checkpointer = {};  // with a limit
   };
 
   constexpr LogFile() noexcept = default;
@@ -45,7 +67,12 @@ class LogFile {
 
   // A chunk whose header is in place and whose committed count is 0, or nullptr
   // when there is no space (`disk_full()`) or no address space for it.
-  [[nodiscard]] uint8_t* OpenChunk(uint32_t thread, uint64_t now) noexcept;
+  // With a limit, opening a kHistory chunk may write a checkpoint first.
+  [[nodiscard]] uint8_t* OpenChunk(uint32_t thread, uint64_t now,
+                                   ChunkUse use = ChunkUse::kHistory) noexcept;
+
+  // What is closed from here on is not older than the checkpoint.
+  void BeginCheckpoint() noexcept;
 
   // Ends a chunk; its memory is gone afterwards.
   void CloseChunk(uint8_t* chunk, uint64_t last_time) noexcept;
@@ -63,16 +90,31 @@ class LogFile {
   }
 
  private:
+  uint8_t* OpenLocked(uint32_t thread, uint64_t now, ChunkUse use) noexcept;
   uint8_t* MapChunk() noexcept;
+  uint8_t* MapAt(uint64_t offset) noexcept;
+  uint8_t* MapFree(uint32_t* place) noexcept;
+  void MakeRoom() noexcept;
+  void TakeCheckpoint() noexcept;
+  void ForgetOldest() noexcept;
   bool Grow() noexcept;
   // A program that closes every descriptor (daemons do) may have put another
   // file under our number.
   bool FileIsOurs() const noexcept;
   bool WithinFileLimit(uint64_t size) const noexcept;
   bool ReservePages(uint64_t bytes) noexcept;
+  bool WriteAt(const uint8_t* from, size_t size, uint64_t offset) noexcept;
   bool AppendWhole(const uint8_t* chunk) noexcept;
+  bool WriteOver(const uint8_t* chunk, uint64_t offset) noexcept;
+  bool WriteClosed(const uint8_t* chunk, uint32_t* place) noexcept;
+
+  // Held while room is made, and taken before mutex_.
+  runtime::Mutex checkpoint_mutex_;
+  Checkpointer checkpointer_;
+  bool said_over_limit_ = false;
 
   runtime::Mutex mutex_;  // all below
+  Recycler recycler_;
   int fd_ = -1;
   uint64_t device_ = 0;
   uint64_t inode_ = 0;

@@ -53,11 +53,12 @@ bool ThreadLog::Commit(const wire::Encoder& record) noexcept {
   return true;
 }
 
-bool ThreadLog::NextChunk(LogFile& file, size_t bytes, uint64_t now) noexcept {
+bool ThreadLog::NextChunk(LogFile& file, size_t bytes, uint64_t now,
+                          ChunkUse use) noexcept {
   if (bytes > wire::kPayloadBytes) return false;
   // The old chunk is given up only when there is a new one: on a full disk its
   // last bytes still take small records.
-  uint8_t* const next = file.OpenChunk(thread_, now);
+  uint8_t* const next = file.OpenChunk(thread_, now, use);
   if (next == nullptr) return false;
   Close(file);
   chunk_ = next;

@@ -56,13 +56,13 @@ class ThreadLog {
  public:
   // Room for `bytes` more in the open chunk, opening a new one if needed.
   // False: there is no space; drop the record.
-  [[nodiscard]] bool EnsureRoom(LogFile& file, size_t bytes,
-                                uint64_t now) noexcept {
+  [[nodiscard]] bool EnsureRoom(LogFile& file, size_t bytes, uint64_t now,
+                                ChunkUse use = ChunkUse::kHistory) noexcept {
     if (__builtin_expect(
             chunk_ != nullptr && wire::kPayloadBytes - used_ >= bytes, 1)) {
       return true;
     }
-    return NextChunk(file, bytes, now);
+    return NextChunk(file, bytes, now, use);
   }
 
   [[nodiscard]] wire::Encoder encoder() const noexcept {
@@ -83,6 +83,10 @@ class ThreadLog {
     return delta;
   }
 
+  // Of the last time-carrying record, as a reader will see it.
+  [[nodiscard]] uint64_t last_time() const noexcept { return last_time_; }
+  [[nodiscard]] bool is_empty() const noexcept { return used_ == 0; }
+
   [[nodiscard]] BlockDictionary& blocks() noexcept { return blocks_; }
 
   // The calling thread takes over; its id is written if it is another one.
@@ -98,7 +102,8 @@ class ThreadLog {
   void AbandonInChild() noexcept { chunk_ = nullptr; }
 
  private:
-  bool NextChunk(LogFile& file, size_t bytes, uint64_t now) noexcept;
+  bool NextChunk(LogFile& file, size_t bytes, uint64_t now,
+                 ChunkUse use) noexcept;
 
   uint8_t* chunk_;
   uint32_t used_;  // bytes of the payload that are committed

@@ -73,10 +73,11 @@ constexpr void PutReservedPage(uint8_t* page) {
   PutPaddedVarint(page + 1, kPageBytes - 6, 5);
 }
 
-// The first eight bytes of a chunk, which turn reserved pages into it.
-constexpr uint64_t ChunkOpeningWord() {
+namespace internal {
+
+constexpr uint64_t ChunkFirstWord(uint32_t field) {
   uint8_t bytes[8] = {};
-  bytes[0] = MakeTag(kTraceFileChunk, WireType::kLen);
+  bytes[0] = static_cast<uint8_t>(MakeTag(field, WireType::kLen));
   PutPaddedVarint(bytes + 1, kChunkBytes - kChunkBody, 5);
   // Field 16, fixed32: a two-byte tag, which puts the value at offset 8.
   bytes[6] = (MakeTag(kChunkCommitted, WireType::kFixed32) & 0x7f) | 0x80;
@@ -84,6 +85,18 @@ constexpr uint64_t ChunkOpeningWord() {
   uint64_t word = 0;
   for (int i = 7; i >= 0; --i) word = word << 8 | bytes[i];
   return word;
+}
+
+}  // namespace internal
+
+// The first eight bytes of a chunk, which turn reserved pages into it.
+constexpr uint64_t ChunkOpeningWord() {
+  return internal::ChunkFirstWord(kTraceFileChunk);
+}
+
+// The same for a chunk that is given up: one `reserved` field of its length.
+constexpr uint64_t ReservedChunkWord() {
+  return internal::ChunkFirstWord(kTraceFileReserved);
 }
 
 // Everything of a chunk's header after the opening word.
