@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Beside other people's preloads, allocators, sanitizers, and where no preload may be."""
+import glob
+import os
+import shutil
+
+import harness
+
+PAIRS = 20
+SANITIZED = {"address": os.environ.get("E2E_ASAN_WORKLOAD", ""),
+             "thread": os.environ.get("E2E_TSAN_WORKLOAD", "")}
+RUNTIMES = {"address": os.environ.get("E2E_ASAN_RUNTIME", ""),
+            "thread": os.environ.get("E2E_TSAN_RUNTIME", "")}
+
+
+def library(pattern):
+    """A shared library of the system, or None."""
+    for folder in ("/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib",
+                   "/usr/local/lib"):
+        found = sorted(glob.glob(os.path.join(folder, pattern)))
+        if found:
+            return found[0]
+    return None
+
+
+class Others(harness.EndToEnd):
+    def check(self, preload, program=harness.WORKLOAD, **variables):
+        run = self.run_program([program, "pairs", str(PAIRS)], LD_PRELOAD=preload, **variables)
+        self.assert_clean(run)
+        self.assertEqual(run.stdout, "done\n")
+        self.assertEqual(len(self.only_trace(run).allocations()), PAIRS)
+        for log in run.logs:
+            os.unlink(log)
+
+    def check_allocator(self, pattern):
+        other = library(pattern)
+        if other is None:
+            self.skipTest("no %s" % pattern)
+        self.check(harness.PRELOAD + ":" + other)
+        self.check(other + ":" + harness.PRELOAD)
+
+    def test_jemalloc_before_and_after_us(self):
+        self.check_allocator("libjemalloc.so.*")
+
+    def test_tcmalloc_before_and_after_us(self):
+        self.check_allocator("libtcmalloc_minimal.so.?")
+
+    def sanitized(self, kind):
+        if not SANITIZED[kind] or not os.path.isabs(RUNTIMES[kind]):
+            self.skipTest("the compiler has no -fsanitize=" + kind)
+        return SANITIZED[kind], RUNTIMES[kind]
+
+    def test_a_host_under_address_sanitizer_whose_runtime_comes_first(self):
+        program, runtime = self.sanitized("address")
+        options = {"ASAN_OPTIONS": "detect_leaks=0"}
+        self.check(runtime + ":" + harness.PRELOAD, program, **options)
+        # Or ASan is told not to insist on being first.
+        options["ASAN_OPTIONS"] += ":verify_asan_link_order=0"
+        self.check(harness.PRELOAD, program, **options)
+
+    def test_a_host_under_thread_sanitizer(self):
+        program, runtime = self.sanitized("thread")
+        self.check(harness.PRELOAD, program)
+        self.check(runtime + ":" + harness.PRELOAD, program)
+
+    def test_a_setuid_program_runs_without_us(self):
+        setpriv = shutil.which("setpriv")
+        if os.geteuid() != 0 or setpriv is None:
+            self.skipTest("needs root and setpriv")
+        program = os.path.join(self.scratch, "setuid")
+        shutil.copy("/bin/cat", program)
+        os.chown(program, 1, 1)
+        os.chmod(program, 0o4755)
+        for folder in (self.scratch, self.directory):
+            os.chmod(folder, 0o755)
+        # Seen from inside: its own list of mapped files.
+        command = [setpriv, "--reuid=65534", "--clear-groups", program, "/proc/self/maps"]
+        run = self.run_program(command, LD_PRELOAD=None)
+        if run.status != 0:
+            self.skipTest("setuid programs cannot run here: " + run.stderr)
+        traced = self.run_program(command)
+        self.assertEqual(traced.status, 0, traced.stderr)
+        self.assertNotIn("libdstrace", traced.stdout)
+        self.assertEqual(traced.logs, [])
+
+
+if __name__ == "__main__":
+    harness.main()
