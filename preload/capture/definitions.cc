@@ -29,14 +29,21 @@ template <typename Put>
 uint32_t Definitions::Define(ThreadState& thread, IdTable& table,
                              const Key& key, size_t max_bytes,
                              Put put) noexcept {
+  const uint64_t now = runtime::MonotonicNow();
   // Before the lock: a new chunk takes the file's lock.
-  if (!thread.log.EnsureRoom(file_, max_bytes, runtime::MonotonicNow())) {
+  if (pinned_ != nullptr ? !pinned_->Reserve(file_, max_bytes, now)
+                         : !thread.log.EnsureRoom(file_, max_bytes, now)) {
     return 0;
   }
   const runtime::MutexLock lock(mutex_);
   if (const uint32_t known = table.Find(key); known != 0) return known;
   const uint32_t id = table.Add(key);
   if (id == 0) return 0;
+  if (pinned_ != nullptr) {
+    pinned_->Write(file_, max_bytes, thread.log.thread(), 0, now,
+                   [&](wire::Encoder& out, uint64_t) { put(out, id); });
+    return id;
+  }
   wire::Encoder record = thread.log.encoder();
   put(record, id);
   thread.log.Commit(record);

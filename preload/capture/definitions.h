@@ -18,6 +18,7 @@
 
 #include "preload/capture/hash.h"
 #include "preload/capture/id_table.h"
+#include "preload/capture/pinned_log.h"
 #include "preload/capture/thread_state.h"
 #include "preload/log/log_file.h"
 #include "preload/runtime/mutex.h"
@@ -28,6 +29,10 @@ namespace dstrace::capture {
 class Definitions {
  public:
   explicit constexpr Definitions(log::LogFile& file) noexcept : file_(file) {}
+
+  // For a file with a limit: definitions go to chunks that stay. Before the
+  // first event; nullptr: to the thread's chunk.
+  void WriteTo(PinnedLog* pinned) noexcept { pinned_ = pinned; }
 
   // Each returns 0 where it could not be written (no space, no memory).
   [[nodiscard]] uint32_t String(ThreadState& thread,
@@ -61,6 +66,7 @@ class Definitions {
   uint32_t Find(const IdTable& table, const Key& key) noexcept;
 
   log::LogFile& file_;
+  PinnedLog* pinned_ = nullptr;
   std::atomic<uint64_t> generation_{1};
   runtime::Mutex mutex_;  // the tables
   IdTable strings_;

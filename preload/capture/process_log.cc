@@ -31,6 +31,18 @@ bool ProcessLog::WriteLossSlots() noexcept {
   return chunk_->Commit(record);
 }
 
+// After the loss slots, which end at an aligned address.
+bool ProcessLog::WriteHistorySlot(uint64_t limit) noexcept {
+  wire::Encoder record = chunk_->encoder();
+  uint8_t* const slot = record.position();
+  wire::PutHistorySlot(record, limit);
+  // relaxed: read by threads that were let in after Start.
+  history_.store(
+      reinterpret_cast<std::atomic<uint64_t>*>(slot + wire::kHistorySlotStart),
+      std::memory_order_relaxed);
+  return chunk_->Commit(record);
+}
+
 bool ProcessLog::Start(log::LogFile& file, uint32_t thread,
                        const runtime::Config& config) noexcept {
   const runtime::MutexLock lock(mutex_);
@@ -48,7 +60,8 @@ bool ProcessLog::Start(log::LogFile& file, uint32_t thread,
   wire::Encoder header = chunk_->encoder();
   PutProcessHeader(header, now, config, file.crash_proof());
   if (!chunk_->Commit(header)) return false;
-  started_ = WriteLossSlots();
+  started_ = WriteLossSlots() && (config.log_limit_bytes == 0 ||
+                                  WriteHistorySlot(config.log_limit_bytes));
   return started_;
 }
 
@@ -67,6 +80,7 @@ void ProcessLog::Finish(log::LogFile& file) noexcept {
   if (!started_ || file.crash_proof()) return;
   started_ = false;
   for (auto& slot : slots_) slot.store(nullptr, std::memory_order_relaxed);
+  history_.store(nullptr, std::memory_order_relaxed);  // recording is over
   chunk_->Close(file);
 }
 
@@ -76,6 +90,7 @@ void ProcessLog::AbandonInChild() noexcept {
   if (chunk_ != nullptr) chunk_->AbandonInChild();
   // relaxed: a child of fork() has one thread.
   for (auto& slot : slots_) slot.store(nullptr, std::memory_order_relaxed);
+  history_.store(nullptr, std::memory_order_relaxed);
   for (auto& count : early_) count.store(0, std::memory_order_relaxed);
 }
 

@@ -49,12 +49,22 @@ class ProcessLog {
   // May be called before Start; the count is written when the log opens.
   void CountLoss(uint32_t cause) noexcept;
 
+  // Of a file with a limit: from `time` on its history is complete.
+  void SetHistoryStart(uint64_t time) noexcept {
+    // relaxed: only the file's lock holder calls this, and set by Start.
+    if (auto* const slot = history_.load(std::memory_order_relaxed)) {
+      // seq_cst: in the file before any place is written again.
+      slot->store(time, std::memory_order_seq_cst);
+    }
+  }
+
   // Writes the chunk out where the file is not mapped.
   void Finish(log::LogFile& file) noexcept;
   void AbandonInChild() noexcept;
 
  private:
   bool WriteLossSlots() noexcept;
+  bool WriteHistorySlot(uint64_t limit) noexcept;
 
   runtime::Mutex mutex_;  // chunk_, started_
   bool started_ = false;
@@ -62,6 +72,7 @@ class ProcessLog {
   std::atomic<uint64_t> early_[kLossCauses] = {};
   // Set once by Start (release), read by CountLoss (acquire).
   std::atomic<std::atomic<uint64_t>*> slots_[kLossCauses] = {};
+  std::atomic<std::atomic<uint64_t>*> history_{nullptr};
 };
 
 }  // namespace dstrace::capture

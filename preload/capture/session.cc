@@ -104,13 +104,15 @@ bool Session::Wanted() const noexcept {
 
 bool Session::OpenFile() noexcept {
   Path path = ExpandOutput(config_.output);
-  log::OpenResult result = file_.Open(path.c_str(), {});
+  const log::LogFile::Options options{.limit_bytes = config_.log_limit_bytes,
+                                      .checkpointer = flight_.checkpointer()};
+  log::OpenResult result = file_.Open(path.c_str(), options);
   for (int attempt = 0;
        result == log::OpenResult::kExists && attempt < kMaxNameAttempts;
        ++attempt) {
     const Path taken = path;
     path = WithPid(taken.view());
-    result = file_.Open(path.c_str(), {});
+    result = file_.Open(path.c_str(), options);
     if (result == log::OpenResult::kOk) {
       Path text;
       text << taken.view() << " exists; writing " << path.view();
@@ -134,7 +136,9 @@ void Session::Start() noexcept {
   if (state_.load(std::memory_order_relaxed) != State::kIdle) return;
   config_ = runtime::GetConfig();
   fork_page_.Arm();
-  bool ready = Wanted() && OpenFile();
+  const bool has_limit = config_.log_limit_bytes != 0;
+  bool ready = Wanted() && flight_.Start(has_limit) && OpenFile();
+  definitions_.WriteTo(has_limit ? &flight_.pinned() : nullptr);
   if (ready && !process_.Start(file_, ThreadId(), config_)) {
     runtime::Say("cannot record: no space for the trace file");
     ready = false;
@@ -161,6 +165,7 @@ void Session::BecomeChild() noexcept {
   process_.AbandonInChild();
   definitions_.AbandonInChild();
   threads_.AbandonInChild();
+  flight_.AbandonInChild();
   torch_totals_.Reset();
   t_state = nullptr;
   if (hooks_installed_) pthread_setspecific(thread_key_, nullptr);
@@ -211,6 +216,7 @@ void Session::Finish() noexcept {
     state_.store(State::kOff, std::memory_order_relaxed);
     threads_.ForEachFree([this](ThreadState& s) { s.log.Close(file_); });
     if (t_state != nullptr) t_state->log.Close(file_);
+    flight_.Finish();
     process_.Finish(file_);
   }
   file_.Trim();

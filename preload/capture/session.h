@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "preload/capture/definitions.h"
+#include "preload/capture/flight_recorder.h"
 #include "preload/capture/process_log.h"
 #include "preload/capture/recorder.h"
 #include "preload/capture/stack_capture.h"
@@ -65,6 +66,12 @@ class Session {
   template <typename Put>
   bool Write(ThreadState& thread, size_t max_bytes, uint64_t now,
              Put put) noexcept {
+    return Reserve(thread, max_bytes, now) && PutRecord(thread, now, put);
+  }
+
+  // The two halves of Write(), for what must do the second one under a lock:
+  // making room may write a checkpoint, which takes all of them.
+  bool Reserve(ThreadState& thread, size_t max_bytes, uint64_t now) noexcept {
     if (__builtin_expect(
             !thread.log.EnsureRoom(file_, max_bytes + kThreadRecord, now), 0)) {
       LoseForSpace();
@@ -73,9 +80,20 @@ class Session {
     if (__builtin_expect(thread.log.NeedsThreadRecord(), 0)) {
       WriteThread(thread);
     }
+    return true;
+  }
+  template <typename Putter>
+  bool PutRecord(ThreadState& thread, uint64_t now, Putter put) noexcept {
     wire::Encoder record = thread.log.encoder();
     put(record, thread.log.TimeDelta(now));
     return thread.log.Commit(record);
+  }
+  // Into a chunk that is never recycled; with a limit only.
+  template <typename Putter>
+  bool WritePinned(ThreadState& thread, size_t max_bytes, uint64_t now,
+                   Putter put) noexcept {
+    return flight_.pinned().Write(file_, max_bytes, thread.log.thread(), now,
+                                  now, put);
   }
 
   void CountLoss(LossCause cause, std::string_view detail) noexcept;
@@ -96,6 +114,8 @@ class Session {
   }
   [[nodiscard]] ProcessLog& process() noexcept { return process_; }
   [[nodiscard]] TorchTotals& torch_totals() noexcept { return torch_totals_; }
+  // On where the file has a limit.
+  [[nodiscard]] FlightRecorder& flight() noexcept { return flight_; }
 
  private:
   [[nodiscard]] bool state_is_recording() const noexcept {
@@ -106,7 +126,8 @@ class Session {
   // Room kept for a thread record in front of any other.
   static constexpr size_t kThreadRecord = 64;
 
-  constexpr Session() noexcept : definitions_(file_) {}
+  constexpr Session() noexcept
+      : definitions_(file_), flight_(file_, process_, torch_totals_) {}
 
   ThreadState* EnterSlow() noexcept;
   void Start() noexcept;
@@ -136,6 +157,7 @@ class Session {
   Definitions definitions_;
   ThreadStatePool threads_;
   TorchTotals torch_totals_;
+  FlightRecorder flight_;
 };
 
 }  // namespace dstrace::capture

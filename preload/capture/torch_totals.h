@@ -32,6 +32,19 @@ class TorchTotals {
     return written && adds_up && same_reserved;
   }
 
+  // Calls `visit(device, allocated, reserved)` for each that is not zero.
+  template <typename Visit>
+  void ForEach(Visit visit) const noexcept {
+    for (uint32_t device = 0; device < kDevices; ++device) {
+      // relaxed: the last report, or the one in flight.
+      const uint64_t allocated =
+          devices_[device].allocated.load(std::memory_order_relaxed);
+      const uint64_t reserved =
+          devices_[device].reserved.load(std::memory_order_relaxed);
+      if (allocated != 0 || reserved != 0) visit(device, allocated, reserved);
+    }
+  }
+
   void Reset() noexcept {
     for (Device& device : devices_) {
       device.allocated.store(0, std::memory_order_relaxed);

@@ -330,7 +330,11 @@ void LogFile::CloseChunk(uint8_t* chunk, uint64_t last_time) noexcept {
     }
     recycler_.OnPlaced(open);
   }
-  runtime::UnmapPages(chunk, kChunkBytes);
+  if (use_mmap_) {
+    munmap(chunk, kChunkBytes);
+  } else {
+    runtime::UnmapPages(chunk, kChunkBytes);
+  }
 }
 
 void LogFile::Trim() noexcept {

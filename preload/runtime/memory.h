@@ -9,18 +9,32 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 namespace dstrace::runtime {
+
+// Bytes of MapPages() that are mapped, touched or not.
+inline constinit std::atomic<uint64_t> g_mapped_bytes{0};
 
 inline void* MapPages(size_t bytes) noexcept {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : memory;
+  if (memory == MAP_FAILED) return nullptr;
+  // relaxed: a figure to report.
+  g_mapped_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  return memory;
 }
 
 inline void UnmapPages(void* memory, size_t bytes) noexcept {
-  if (memory != nullptr) munmap(memory, bytes);
+  if (memory == nullptr) return;
+  munmap(memory, bytes);
+  g_mapped_bytes.fetch_sub(bytes, std::memory_order_relaxed);  // as above
+}
+
+inline uint64_t MappedBytes() noexcept {
+  return g_mapped_bytes.load(std::memory_order_relaxed);  // as above
 }
 
 }  // namespace dstrace::runtime

@@ -64,6 +64,12 @@ enum class RecordField : uint32_t {
   kEnd = 18,
   kPadding = 19,
   kCuptiTotals = 20,
+  kCheckpoint = 21,
+  kLiveTensor = 22,
+  kLiveEvent = 23,
+  kLiveSample = 24,
+  kLiveTotals = 25,
+  kHistory = 26,
 };
 
 // The first eight bytes of a page that holds no chunk yet: a `reserved` field

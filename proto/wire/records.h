@@ -100,9 +100,11 @@ struct DeviceEventFields {
 };
 inline constexpr size_t kMaxDeviceEventBytes = 4 + 16 * (1 + kMaxVarintBytes);
 
-inline void PutDeviceEvent(Encoder& out, const DeviceEventFields& e) noexcept {
-  const size_t body =
-      out.Begin(static_cast<uint32_t>(RecordField::kDeviceEvent));
+namespace internal {
+
+inline void PutDeviceEventAs(Encoder& out, uint32_t field,
+                             const DeviceEventFields& e) noexcept {
+  const size_t body = out.Begin(field);
   out.Uint(1, e.time);
   out.Uint(2, e.kind);
   out.Uint(3, e.api);
@@ -122,11 +124,19 @@ inline void PutDeviceEvent(Encoder& out, const DeviceEventFields& e) noexcept {
   out.End(body);
 }
 
-inline void PutMemorySample(Encoder& out, uint64_t time, int64_t device,
-                            uint64_t free_bytes, uint64_t total_bytes,
-                            uint32_t reason) noexcept {
-  const size_t body =
-      out.Begin(static_cast<uint32_t>(RecordField::kMemorySample));
+}  // namespace internal
+
+inline void PutDeviceEvent(Encoder& out, const DeviceEventFields& e) noexcept {
+  internal::PutDeviceEventAs(
+      out, static_cast<uint32_t>(RecordField::kDeviceEvent), e);
+}
+
+// `field` is kMemorySample, or kLiveSample with an absolute time.
+inline void PutMemorySample(
+    Encoder& out, uint64_t time, int64_t device, uint64_t free_bytes,
+    uint64_t total_bytes, uint32_t reason,
+    RecordField field = RecordField::kMemorySample) noexcept {
+  const size_t body = out.Begin(static_cast<uint32_t>(field));
   out.Uint(1, time);
   out.Sint(2, device);
   out.Uint(3, free_bytes);
@@ -135,10 +145,11 @@ inline void PutMemorySample(Encoder& out, uint64_t time, int64_t device,
   out.End(body);
 }
 
-inline void PutTorchTotals(Encoder& out, uint64_t time, uint32_t device,
-                           uint64_t allocated, uint64_t reserved) noexcept {
-  const size_t body =
-      out.Begin(static_cast<uint32_t>(RecordField::kTorchTotals));
+// `field` is kTorchTotals, or kLiveTotals with an absolute time.
+inline void PutTorchTotals(
+    Encoder& out, uint64_t time, uint32_t device, uint64_t allocated,
+    uint64_t reserved, RecordField field = RecordField::kTorchTotals) noexcept {
+  const size_t body = out.Begin(static_cast<uint32_t>(field));
   out.Uint(1, time);
   out.Uint(2, device);
   out.Uint(3, allocated);
@@ -301,6 +312,65 @@ inline void PutCuptiTotals(Encoder& out, const CuptiTotalsFields& t) noexcept {
   out.Uint(7, t.unknown);
   out.Bool(8, t.stopped);
   out.End(body);
+}
+
+// What was live, for a file with a limit.
+
+inline void PutCheckpoint(Encoder& out, uint64_t time,
+                          uint64_t tracer_bytes) noexcept {
+  const size_t body =
+      out.Begin(static_cast<uint32_t>(RecordField::kCheckpoint));
+  out.Uint(1, time);
+  out.Uint(2, tracer_bytes);
+  out.End(body);
+}
+
+struct LiveTensorFields {
+  uint64_t age = 0;  // nanoseconds before the checkpoint
+  uint32_t thread = 0;
+  uint32_t stack = 0;
+  uint64_t address = 0;
+  uint64_t size = 0;
+  uint32_t device = 0;
+};
+
+inline void PutLiveTensor(Encoder& out, const LiveTensorFields& f) noexcept {
+  internal::PutTuple(out, RecordField::kLiveTensor, [&f](uint8_t* at) {
+    at = WriteVarint(at, f.age);
+    at = WriteVarint(at, f.thread);
+    at = WriteVarint(at, f.stack);
+    at = WriteVarint(at, f.address);
+    at = WriteVarint(at, f.size);
+    return WriteVarint(at, f.device);
+  });
+}
+
+inline constexpr size_t kMaxLiveEventBytes = kMaxDeviceEventBytes + 32;
+
+inline void PutLiveEvent(Encoder& out, uint32_t thread,
+                         const DeviceEventFields& event) noexcept {
+  const size_t body = out.Begin(static_cast<uint32_t>(RecordField::kLiveEvent));
+  out.Uint(1, thread);
+  internal::PutDeviceEventAs(out, 2, event);
+  out.End(body);
+}
+
+// History whose `start` is an aligned word that is stored to in place:
+//   D2 01 | length, 4 bytes | 11 <limit, 8 bytes> | 09 <start, 8 bytes>
+inline constexpr size_t kHistorySlotBytes = 24;
+inline constexpr size_t kHistorySlotStart = 16;  // offset of `start`
+
+// `out` must stand at an address that is a multiple of eight.
+inline void PutHistorySlot(Encoder& out, uint64_t limit) noexcept {
+  uint8_t slot[kHistorySlotBytes] = {};
+  constexpr uint32_t kTag =
+      MakeTag(static_cast<uint32_t>(RecordField::kHistory), WireType::kLen);
+  PutPaddedVarint(slot, kTag, 2);
+  PutPaddedVarint(slot + 2, kHistorySlotBytes - 6, 4);
+  slot[6] = MakeTag(2, WireType::kFixed64);
+  std::memcpy(slot + 7, &limit, sizeof limit);
+  slot[15] = MakeTag(1, WireType::kFixed64);
+  out.Raw(slot, sizeof slot);
 }
 
 // Names what was lost; the count is in the cause's slot.

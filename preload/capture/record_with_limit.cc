@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "preload/capture/record_with_limit.h"
+
+#include <string_view>
+
+#include "preload/runtime/clock.h"
+
+namespace dstrace::capture {
+namespace {
+
+constexpr size_t kSmallRecord = 128;
+
+// Few in the life of a process, and what is told about the device or the
+// communicators rests on them.
+bool MattersForEver(const wire::DeviceEventFields& event) noexcept {
+  switch (static_cast<DeviceKind>(event.kind)) {
+    case DeviceKind::kContextCreate:
+    case DeviceKind::kContextDestroy:
+      return event.flags != 0;  // 0: a reference came or went
+    case DeviceKind::kCommunicator:
+    case DeviceKind::kLimit:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// As in the analyzer: the end of a primary context frees what was in it.
+bool EndsContext(const wire::DeviceEventFields& event,
+                 const char* api) noexcept {
+  return event.flags != 0 && api != nullptr &&
+         std::string_view(api).find("PrimaryCtx") != std::string_view::npos;
+}
+
+}  // namespace
+
+bool WriteTensorWithLimit(Session& session, ThreadState& thread,
+                          uint64_t address, int64_t size, uint32_t device,
+                          uint32_t stack) noexcept {
+  bool written =
+      session.Reserve(thread, wire::kMaxTupleBytes, runtime::MonotonicNow());
+  LiveTensors::Shard& shard = session.flight().tensors().Of(address);
+  const runtime::MutexLock lock(shard.mutex);
+  const bool is_alloc = size > 0;
+  const uint64_t bytes = static_cast<uint64_t>(is_alloc ? size : -size);
+  uint64_t now = runtime::MonotonicNow();
+  if (written) {
+    written =
+        session.PutRecord(thread, now, [&](wire::Encoder& out, uint64_t time) {
+          const wire::BlockRef block =
+              thread.log.blocks().Refer(address, bytes, device);
+          if (is_alloc) {
+            wire::PutTensorAlloc(out, time, stack, block);
+          } else {
+            wire::PutTensorFree(out, time, block);
+          }
+        });
+    now = thread.log.last_time();
+  }
+  if (!is_alloc) {
+    shard.Remove(address);
+  } else if (!shard.Add({.key = address,
+                         .size = bytes,
+                         .time = now,
+                         .stack = stack,
+                         .device = device,
+                         .thread = thread.log.thread()})) {
+    session.CountLoss(LossCause::kNoMemory, {});
+  }
+  return written;
+}
+
+void WriteDeviceWithLimit(Session& session, ThreadState& thread,
+                          wire::DeviceEventFields& fields,
+                          const char* api) noexcept {
+  FlightRecorder& flight = session.flight();
+  const bool reserved =
+      session.Reserve(thread, wire::kMaxDeviceEventBytes, fields.time);
+  const runtime::MutexLock lock(flight.events().mutex());
+  const bool stale = flight.events().IsStale(fields);
+  uint64_t now = stale ? fields.time : flight.AfterCheckpoint(fields.time);
+  const auto put = [&fields](wire::Encoder& out, uint64_t time) {
+    fields.time = time;
+    wire::PutDeviceEvent(out, fields);
+  };
+  const bool pin =
+      fields.result == 0 && MattersForEver(fields) && flight.MayPin();
+  if (pin) {
+    session.WritePinned(thread, wire::kMaxDeviceEventBytes, now, put);
+  } else if (reserved) {
+    session.PutRecord(thread, now, put);
+    now = thread.log.last_time();
+  }
+  if (fields.result != 0 || stale) return;
+  fields.time = now;
+  if (!flight.events().Apply(fields, thread.log.thread(),
+                             EndsContext(fields, api))) {
+    session.CountLoss(LossCause::kNoMemory, {});
+  }
+}
+
+void WriteSampleWithLimit(Session& session, ThreadState& thread, int device,
+                          uint64_t free_bytes, uint64_t total_bytes,
+                          SampleReason reason) noexcept {
+  FlightRecorder& flight = session.flight();
+  const bool reserved =
+      session.Reserve(thread, kSmallRecord, runtime::MonotonicNow());
+  const runtime::MutexLock lock(flight.events().mutex());
+  const uint64_t now = runtime::MonotonicNow();
+  const auto put = [&](wire::Encoder& out, uint64_t time) {
+    wire::PutMemorySample(out, time, device, free_bytes, total_bytes,
+                          static_cast<uint32_t>(reason));
+  };
+  const bool pin =
+      (reason == SampleReason::kContext || reason == SampleReason::kFirst) &&
+      flight.MayPin();
+  if (pin) {
+    session.WritePinned(thread, kSmallRecord, now, put);
+  } else if (reserved) {
+    session.PutRecord(thread, now, put);
+  }
+  flight.events().Apply(device, free_bytes, total_bytes);
+}
+
+}  // namespace dstrace::capture
