@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
 namespace dstrace::cli {
@@ -40,10 +41,32 @@ bool ParseTime(const std::string& text, uint64_t* out) {
   return true;
 }
 
+// "12.3s,@987654321": times since the start, or with @ nanoseconds of
+// CLOCK_MONOTONIC.
+bool ParseInstants(const std::string& text,
+                   std::vector<Options::Instant>* out) {
+  for (const auto word : absl::StrSplit(text, ',')) {
+    Options::Instant instant;
+    instant.monotonic = word.substr(0, 1) == "@";
+    const bool good = instant.monotonic
+                          ? absl::SimpleAtoi(word.substr(1), &instant.time_ns)
+                          : ParseTime(std::string(word), &instant.time_ns);
+    if (!good) return false;
+    out->push_back(instant);
+  }
+  return true;
+}
+
 absl::Status SetAt(const std::string& value, Options* options) {
   using Kind = model::At::Kind;
   options->at = value;
-  if (value == "peak" || value == "end") {
+  options->instants.clear();
+  if (value != "peak" && value != "end" && !value.starts_with("mark:")) {
+    if (!ParseInstants(value, &options->instants)) options->instants.clear();
+  }
+  if (value.find_first_of(",@") != value.npos && !options->instants.empty()) {
+    options->instant = {};
+  } else if (value == "peak" || value == "end") {
     options->instant = {};
   } else if (value.starts_with("mark:") && value.size() > 5) {
     options->instant = {Kind::kMark, 0, value.substr(5)};
@@ -63,11 +86,13 @@ absl::Status SetFormat(const std::string& value, Options* options) {
       {"text", Format::kText},
       {"json", Format::kJson},
       {"folded", Format::kFolded},
-      {"svg", Format::kSvg}};
+      {"svg", Format::kSvg},
+      {"ledgers", Format::kLedgers}};
   const auto it = formats.find(value);
   if (it == formats.end()) {
-    return Bad("--format", absl::StrCat("is text, json, folded or svg, not \"",
-                                        value, "\""));
+    return Bad("--format",
+               absl::StrCat("is text, json, folded, svg or ledgers, not \"",
+                            value, "\""));
   }
   options->format = it->second;
   return absl::OkStatus();
@@ -133,6 +158,11 @@ const std::map<std::string, Setter>& Setters() {
              options->output = value;
              return absl::OkStatus();
            }},
+          {"--deepspeed",
+           [](const std::string& value, Options* options) {
+             options->deepspeed.config = value;
+             return absl::OkStatus();
+           }},
           {"--rules", [](const std::string& value, Options* options) {
              options->rules.push_back(value);
              return absl::OkStatus();
@@ -153,6 +183,20 @@ absl::Status Check(const Options& options) {
     return absl::InvalidArgumentError(
         "no trace file given (dstrace-report --help)");
   }
+  if (options.format == Format::kLedgers) {
+    if (options.at == "peak" || !options.instants.empty()) {
+      return absl::OkStatus();
+    }
+    return Bad("--at", "with --format ledgers is a list of times");
+  }
+  if (options.instants.size() > 1 ||
+      (!options.instants.empty() && options.instants[0].monotonic)) {
+    return Bad("--at", "takes several times or @ only with --format ledgers");
+  }
+  if (!options.deepspeed.config.empty() && options.format != Format::kText &&
+      options.format != Format::kJson) {
+    return Bad("--deepspeed", "goes with --format text or json");
+  }
   return absl::OkStatus();
 }
 
@@ -161,6 +205,7 @@ absl::Status Check(const Options& options) {
 absl::StatusOr<Options> ParseOptions(const std::vector<std::string>& words) {
   Options options;
   bool only_files = false;
+  std::string job_option;  // the last one that needs --deepspeed
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (only_files || word.size() < 2 || word[0] != '-') {
@@ -175,8 +220,9 @@ absl::StatusOr<Options> ParseOptions(const std::vector<std::string>& words) {
     const size_t equals = word.starts_with("--") ? word.find('=') : word.npos;
     std::string name = word.substr(0, equals);
     if (name == "-o") name = "--output";
+    const bool about_job = IsDeepspeedOption(name);
     const auto setter = Setters().find(name);
-    if (setter == Setters().end()) {
+    if (setter == Setters().end() && !about_job) {
       return absl::InvalidArgumentError(
           absl::StrCat("unknown option ", word, " (dstrace-report --help)"));
     }
@@ -185,8 +231,14 @@ absl::StatusOr<Options> ParseOptions(const std::vector<std::string>& words) {
     }
     const std::string value =
         equals == word.npos ? words[++i] : word.substr(equals + 1);
-    const absl::Status status = setter->second(value, &options);
+    const absl::Status status =
+        about_job ? SetDeepspeedOption(name, value, &options.deepspeed)
+                  : setter->second(value, &options);
+    job_option = about_job ? name : job_option;
     if (!status.ok()) return status;
+  }
+  if (!job_option.empty() && options.deepspeed.config.empty()) {
+    return Bad(job_option, "goes with --deepspeed ds_config.json");
   }
   const absl::Status status = Check(options);
   if (!status.ok()) return status;
@@ -203,7 +255,9 @@ that libdstrace.so wrote.
   --at WHEN        the instant to look at: peak (the default), end, a time since
                    the start (12.5s, 300ms) or mark:NAME
   --format FORMAT  text (the default), json, folded (for flame-graph tools), or
-                   svg (a flame graph for any browser)
+                   svg (a flame graph for any browser); or ledgers (one line
+                   of JSON per instant and GPU: every sample, or those of
+                   --at T1,T2,...; @NS is a CLOCK_MONOTONIC time)
   -o FILE          write there instead of to standard output
   --top N          rows per table (text: 10; json: all)
   --device N       only this GPU, by CUDA ordinal
@@ -212,6 +266,13 @@ that libdstrace.so wrote.
                    --at; reserved is who made torch reserve it
   --rules FILE     more rules that name stacks (JSON, see docs/rules.md); they
                    win over the built-in ones; may be given again
+  --deepspeed FILE what the run should need by this DeepSpeed config against
+                   what it took: verdict, differences, causes, changes (text
+                   and json). With it, the model: --params N (7e9) or
+                   --model-config FILE (Hugging Face config.json); and, where
+                   the trace does not tell: --optimizer adamw|fused,
+                   --world-size N, --gpus-per-node N, --deepspeed-version V,
+                   --torch-version V, --launcher plain|hf-trainer|accelerate
   --color WHEN     auto (the default), always or never
   --version, --help
 

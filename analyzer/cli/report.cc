@@ -9,9 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "analyzer/attribution/rules.h"
+#include "analyzer/cli/deepspeed_report.h"
 #include "analyzer/cli/output.h"
 #include "analyzer/log/trace_reader.h"
 #include "analyzer/model/build_run.h"
+#include "analyzer/model/ledger_series.h"
 #include "analyzer/report/folded.h"
 #include "analyzer/report/json.h"
 #include "analyzer/report/svg.h"
@@ -39,6 +41,28 @@ absl::StatusOr<model::Run> ReadRun(const std::string& file,
   auto run = model::BuildRun(**reader, build);
   if (!run.ok()) return Named(file, run.status());
   return run;
+}
+
+absl::StatusOr<std::string> Ledgers(const std::string& file,
+                                    const Options& options) {
+  auto reader = log::TraceReader::Open(file);
+  if (!reader.ok()) return Named(file, reader.status());
+  const uint64_t start = (*reader)->facts().process.start_monotonic_ns;
+  std::vector<uint64_t> times;
+  for (const Options::Instant& instant : options.instants) {
+    if (instant.monotonic && instant.time_ns < start) continue;  // no trace yet
+    times.push_back(instant.monotonic ? instant.time_ns - start
+                                      : instant.time_ns);
+  }
+  if (times.empty() && !options.instants.empty()) return std::string();
+  const auto series = model::LedgerSeries(**reader, std::move(times));
+  if (!series.ok()) return Named(file, series.status());
+  std::string lines;
+  for (const model::LedgerPoint& point : *series) {
+    if (options.device.has_value() && *options.device != point.device) continue;
+    absl::StrAppend(&lines, report::LedgerLine(file, start, point));
+  }
+  return lines;
 }
 
 absl::StatusOr<attribution::RuleSet> ReadRules(const Options& options) {
@@ -87,6 +111,7 @@ class Renderer {
         return;
       case Format::kFolded:
       case Format::kSvg:
+      case Format::kLedgers:
         break;
     }
     report::FoldedOptions folded{options_.at, options_.device,
@@ -110,6 +135,7 @@ class Renderer {
       case Format::kFolded:
         return report::Folded(stacks_);
       case Format::kSvg:
+      case Format::kLedgers:
         break;
     }
     return report::Svg(
@@ -142,9 +168,31 @@ class Renderer {
   std::string title_;
 };
 
+absl::StatusOr<std::string> RenderDeepspeed(const Options& options) {
+  const bool json = options.format == Format::kJson;
+  std::vector<std::string> texts;
+  for (const std::string& file : options.files) {
+    const auto result = CompareTrace(file, options.deepspeed, options.device);
+    if (!result.ok()) return result.status();
+    texts.push_back(RenderComparison(file, options.deepspeed, *result, json));
+  }
+  if (!json) return absl::StrJoin(texts, "\n");
+  return texts.size() == 1 ? texts[0] : report::JsonArray(texts);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> Render(const Options& options) {
+  if (!options.deepspeed.config.empty()) return RenderDeepspeed(options);
+  if (options.format == Format::kLedgers) {
+    std::string lines;
+    for (const std::string& file : options.files) {
+      const auto more = Ledgers(file, options);
+      if (!more.ok()) return more.status();
+      absl::StrAppend(&lines, *more);
+    }
+    return lines;
+  }
   const auto rules = ReadRules(options);
   if (!rules.ok()) return rules.status();
   Renderer renderer(options, *rules);

@@ -5,6 +5,19 @@
 #include <utility>
 
 namespace dstrace::model {
+namespace {
+
+// A pool by its handle; without one, the current pool of the device.
+uint64_t PoolKey(int device, uint64_t pool) {
+  return pool != 0 ? pool : static_cast<uint64_t>(device) + 1;
+}
+
+uint64_t& At(std::vector<uint64_t>& bytes, size_t index) {
+  if (index >= bytes.size()) bytes.resize(index + 1);
+  return bytes[index];
+}
+
+}  // namespace
 
 int DeviceLayer::DeviceOf(const DeviceEvent& event) const {
   if (event.device == kHostIndex) return kHostIndex;
@@ -33,6 +46,17 @@ bool DeviceLayer::seen(int device) const {
 uint64_t DeviceLayer::bytes(int device) const {
   const Totals* const totals = FindTotals(device);
   return totals == nullptr ? 0 : totals->bytes;
+}
+
+uint64_t DeviceLayer::code_bytes(int device) const {
+  const Totals* const totals = FindTotals(device);
+  return totals == nullptr ? 0 : totals->code;
+}
+
+uint64_t DeviceLayer::pool_bytes(int device, OwnerId owner) const {
+  const Totals* const totals = FindTotals(device);
+  if (totals == nullptr || owner >= totals->pooled.size()) return 0;
+  return totals->pooled[owner];
 }
 
 uint64_t DeviceLayer::managed_bytes(int device) const {
@@ -84,6 +108,11 @@ void DeviceLayer::Add(const DeviceAllocation& allocation) {
   }
   totals.by_owner[allocation.owner] += allocation.size;
   totals.owner_seen[allocation.owner] = true;
+  if (allocation.pool == 0) return;
+  At(totals.pooled, allocation.owner) += allocation.size;
+  Pool& pool = pools_[allocation.pool];
+  pool.live += allocation.size;
+  Recount(pool);
 }
 
 void DeviceLayer::Remove(const DeviceAllocation& allocation) {
@@ -98,6 +127,76 @@ void DeviceLayer::Remove(const DeviceAllocation& allocation) {
   }
   totals.bytes -= allocation.size;
   totals.by_owner[allocation.owner] -= allocation.size;
+  if (allocation.pool == 0) return;
+  totals.pooled[allocation.owner] -= allocation.size;
+  Pool& pool = pools_[allocation.pool];
+  pool.live -= allocation.size;
+  Recount(pool);
+}
+
+// A pool keeps what is freed into it. That is still its owner's, and still
+// missing on the device.
+void DeviceLayer::Recount(Pool& pool) {
+  Totals& totals = TotalsOf(pool.device);
+  const uint64_t kept =
+      pool.reserved > pool.live ? pool.reserved - pool.live : 0;
+  totals.bytes += kept - pool.kept;
+  At(totals.by_owner, pool.owner) += kept - pool.kept;
+  pool.kept = kept;
+}
+
+void DeviceLayer::SetPoolReserved(uint64_t key, uint64_t reserved) {
+  const auto found = pools_.find(key);
+  if (found == pools_.end()) return;
+  found->second.reserved = reserved;
+  Recount(found->second);
+}
+
+void DeviceLayer::AllocFromPool(const DeviceEvent& event) {
+  DeviceAllocation allocation = Make(event, Layer::kDevice);
+  if (allocation.layer == Layer::kDevice) {
+    allocation.pool = PoolKey(allocation.device, event.pool);
+    const auto [pool, added] = pools_.try_emplace(allocation.pool);
+    if (added) {
+      pool->second.device = allocation.device;
+      pool->second.owner = allocation.owner;
+    }
+  }
+  Insert(by_address_, event.address, allocation);
+  // The recorder asks the driver after each allocation.
+  if (event.offset != 0 && allocation.pool != 0) {
+    SetPoolReserved(allocation.pool, event.offset);
+  }
+}
+
+void DeviceLayer::LoadCode(const DeviceEvent& event) {
+  if (event.size == 0) return;
+  DeviceAllocation allocation = Make(event, Layer::kCode);
+  if (allocation.layer != Layer::kCode) return;
+  allocation.handle = event.handle;
+  TotalsOf(allocation.device).code += allocation.size;
+  code_.push_back(allocation);
+}
+
+// What an unload gave back, as measured: first of that module, then of what was
+// loaded last by whom ever, since lazily loaded kernels have handles of their
+// own.
+void DeviceLayer::UnloadCode(const DeviceEvent& event) {
+  uint64_t left = event.size;
+  const int device = DeviceOf(event);
+  for (const bool same : {true, false}) {
+    for (size_t i = code_.size(); i > 0 && left > 0; --i) {
+      DeviceAllocation& code = code_[i - 1];
+      if (code.device != device || (code.handle == event.handle) != same) {
+        continue;
+      }
+      const uint64_t part = code.size < left ? code.size : left;
+      code.size -= part;
+      left -= part;
+      TotalsOf(device).code -= part;
+    }
+  }
+  std::erase_if(code_, [](const DeviceAllocation& c) { return c.size == 0; });
 }
 
 // An address that is already live had its free outside the hooks.
@@ -126,8 +225,18 @@ void DeviceLayer::Apply(const DeviceEvent& event) {
   if (event.result != 0) return;
   switch (event.kind) {
     case DeviceKind::kAlloc:
-    case DeviceKind::kPoolAlloc:
       return Insert(by_address_, event.address, Make(event, Layer::kDevice));
+    case DeviceKind::kPoolAlloc:
+      return AllocFromPool(event);
+    case DeviceKind::kPoolTrim:
+      return SetPoolReserved(PoolKey(DeviceOf(event), event.pool),
+                             event.offset);
+    case DeviceKind::kPoolDestroy:
+      return SetPoolReserved(PoolKey(DeviceOf(event), event.pool), 0);
+    case DeviceKind::kModuleLoad:
+      return LoadCode(event);
+    case DeviceKind::kModuleUnload:
+      return UnloadCode(event);
     case DeviceKind::kManagedAlloc:
       return Insert(by_address_, event.address, Make(event, Layer::kManaged));
     case DeviceKind::kHostAlloc:
@@ -254,6 +363,13 @@ void DeviceLayer::DestroyContext(const DeviceEvent& event) {
       Remove(current->second);
       table->erase(current);
     }
+  }
+  std::erase_if(code_, [&](const DeviceAllocation& code) {
+    return code.device == device;
+  });
+  TotalsOf(device).code = 0;
+  for (auto& [key, pool] : pools_) {
+    if (pool.device == device) SetPoolReserved(key, 0);
   }
 }
 

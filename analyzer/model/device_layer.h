@@ -6,6 +6,9 @@
 //
 //   counted as device memory   cuMemAlloc*, stream-ordered allocations, arrays,
 //                              cuMemCreate on a device
+//                              what pools keep beyond their allocations
+//   CUDA's own                 code, kernels' local memory, streams: what the
+//                              recorder measured around the calls that take it
 //   beside it                  pinned host memory, managed memory
 //   no bytes                   address ranges, mappings, what another process
 //                              shared (IPC, imported handles)
@@ -34,6 +37,8 @@ struct DeviceAllocation {
   OwnerId owner = kOwnerUnknown;
   int device = 0;
   Layer layer = Layer::kDevice;
+  uint64_t pool = 0;    // stream-ordered: which pool, see PoolKey()
+  uint64_t handle = 0;  // of code: its module
 };
 
 class DeviceLayer {
@@ -52,6 +57,10 @@ class DeviceLayer {
   // Whether any device memory of this device was ever allocated.
   [[nodiscard]] bool seen(int device) const;
   [[nodiscard]] uint64_t bytes(int device) const;
+  // What CUDA took for itself, as measured; not part of bytes().
+  [[nodiscard]] uint64_t code_bytes(int device) const;
+  // Stream-ordered allocations of `owner`, without what their pools keep.
+  [[nodiscard]] uint64_t pool_bytes(int device, OwnerId owner) const;
   [[nodiscard]] uint64_t managed_bytes(int device) const;
   [[nodiscard]] uint64_t owner_bytes(int device, OwnerId owner) const;
   [[nodiscard]] bool owner_seen(int device, OwnerId owner) const;
@@ -65,6 +74,7 @@ class DeviceLayer {
     for (const auto& [address, allocation] : registered_) use(allocation);
     for (const auto& [handle, allocation] : arrays_) use(allocation);
     for (const auto& [id, object] : objects_) use(object.allocation);
+    for (const DeviceAllocation& allocation : code_) use(allocation);
   }
 
  private:
@@ -78,10 +88,19 @@ class DeviceLayer {
     uint64_t size = 0;
     ObjectId object = 0;  // 0: another process's memory
   };
+  struct Pool {
+    int device = 0;
+    OwnerId owner = kOwnerUnknown;  // who allocated from it first
+    uint64_t reserved = 0;          // as the driver said last; 0: never asked
+    uint64_t live = 0;
+    uint64_t kept = 0;  // reserved - live, as it stands in Totals
+  };
   struct Totals {
     bool seen = false;
     uint64_t bytes = 0;
     uint64_t managed = 0;
+    uint64_t code = 0;
+    std::vector<uint64_t> pooled;  // by owner
     std::vector<uint64_t> by_owner;
     std::vector<bool> owner_seen;
   };
@@ -99,6 +118,11 @@ class DeviceLayer {
   void Unmap(uint64_t address, uint64_t size);
   void DropIfUnused(ObjectId id);
   void DestroyContext(const DeviceEvent& event);
+  void AllocFromPool(const DeviceEvent& event);
+  void SetPoolReserved(uint64_t key, uint64_t reserved);
+  void Recount(Pool& pool);
+  void LoadCode(const DeviceEvent& event);
+  void UnloadCode(const DeviceEvent& event);
   Totals& TotalsOf(int device);
   [[nodiscard]] const Totals* FindTotals(int device) const;
 
@@ -110,6 +134,8 @@ class DeviceLayer {
   absl::flat_hash_map<ObjectId, Object> objects_;
   absl::flat_hash_map<uint64_t, ObjectId> handles_;  // 0: another process's
   std::map<uint64_t, Mapping> mappings_;             // by address
+  absl::flat_hash_map<uint64_t, Pool> pools_;        // by PoolKey()
+  std::vector<DeviceAllocation> code_;               // in order of time
   ObjectId last_object_ = 0;
   std::vector<Totals> totals_;  // by device
   uint64_t host_bytes_ = 0;

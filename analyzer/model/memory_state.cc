@@ -178,12 +178,17 @@ uint64_t MemoryState::TorchReserved(int device) const {
   } else if (state != nullptr) {
     reserved = state->reported_reserved;
   }
-  return std::max(reserved, tensor_layer_.live_bytes(device));
+  return std::max(reserved, TorchLive(device));
+}
+
+uint64_t MemoryState::TorchLive(int device) const {
+  if (tensor_layer_.seen(device)) return tensor_layer_.live_bytes(device);
+  return device_layer_.pool_bytes(device, kOwnerTorch);
 }
 
 Level MemoryState::LevelOf(int device) const {
   Level level;
-  level.live = tensor_layer_.live_bytes(device);
+  level.live = TorchLive(device);
   level.reserved = TorchReserved(device);
   const PerDevice* const state = Find(device);
   const uint64_t bytes = device_layer_.bytes(device);

@@ -48,6 +48,9 @@ class MemoryState {
   void Finish();
 
   [[nodiscard]] Level LevelOf(int device) const;
+  // Bytes in tensors; with torch's cudaMallocAsync backend, which reports no
+  // tensors, what it has allocated from its pool.
+  [[nodiscard]] uint64_t TorchLive(int device) const;
   // What torch holds of the driver's memory, live bytes at least.
   [[nodiscard]] uint64_t TorchReserved(int device) const;
   // False: no driver call and no sample told about this device.

@@ -14,6 +14,7 @@ namespace dstrace::model {
 //
 // `Derived` gets a call after each event has been applied:
 //   bool After(uint64_t time_ns, int device);   device may be kUnknownIndex
+//   void Before(uint64_t time_ns);   before an event is applied; optional
 // and may hide On...() members to see the event first. Not thread-safe.
 template <typename Derived>
 class StateReplay : public EventVisitor {
@@ -27,6 +28,7 @@ class StateReplay : public EventVisitor {
   bool OnMemorySample(const MemorySample& e) override { return Take(e); }
   bool OnTorchTotals(const TorchTotals& event) override { return Take(event); }
   bool OnStreamEvent(const StreamEvent& event) override {
+    self().Before(event.time);
     ++ordinal_;
     state_.Apply(event);
     return self().After(event.time, kUnknownIndex);
@@ -42,14 +44,17 @@ class StateReplay : public EventVisitor {
  protected:
   template <typename Event>
   bool Take(const Event& event) {
+    self().Before(event.time);
     ++ordinal_;
     return self().After(event.time, state_.Apply(event));
   }
   template <typename Event>
   bool Pass(const Event& event) {
+    self().Before(event.time);
     ++ordinal_;
     return self().After(event.time, kUnknownIndex);
   }
+  void Before(uint64_t /*time_ns*/) {}
 
   MemoryState state_;
   uint64_t ordinal_ = 0;

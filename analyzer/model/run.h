@@ -93,7 +93,8 @@ struct Loss {
 };
 
 // Which layer a live holding is counted in; the two are never added together.
-enum class Layer { kTensor, kDevice, kHostPinned, kManaged };
+// kCode is CUDA's own device memory: code, kernels' local memory, streams.
+enum class Layer { kTensor, kDevice, kHostPinned, kManaged, kCode };
 
 // Live bytes of one (layer, owner, stack).
 struct Holding {
@@ -126,9 +127,20 @@ struct Ledger {
   // No sample was possible before the first context: `context` is what was used
   // right after it, so it holds other processes' memory too.
   bool context_includes_others = false;
+  // Part of residual: what CUDA took for code, kernels' local memory and
+  // streams since the context was made, measured around the calls that took it.
+  uint64_t code = 0;
   uint64_t host_pinned = 0;  // beside it, not part of it
   uint64_t managed = 0;      // beside it: cudaMallocManaged, wherever it is
 };
+
+// What no line of a ledger names: residual less contexts, code and those who
+// were there before.
+constexpr int64_t Unexplained(const Ledger& ledger) {
+  return ledger.residual -
+         static_cast<int64_t>(ledger.context + ledger.before_first_context +
+                              ledger.code);
+}
 
 struct Snapshot {
   uint64_t time_ns = 0;

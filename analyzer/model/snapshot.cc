@@ -100,14 +100,17 @@ void FillUsed(const MemoryState& state, int device, uint64_t time_ns,
   ledger->residual = static_cast<int64_t>(ledger->device_used - accounted);
 }
 
+}  // namespace
+
 Ledger MakeLedger(const MemoryState& state, int device, uint64_t time_ns,
                   const std::optional<Anchor>& first_sample) {
   Ledger ledger;
-  ledger.torch_live = state.tensor_layer().live_bytes(device);
+  ledger.torch_live = state.TorchLive(device);
   ledger.torch_reserved = state.TorchReserved(device);
   ledger.torch_cached = ledger.torch_reserved - ledger.torch_live;
   ledger.torch_stream_pending =
       std::min(ledger.torch_cached, state.tensor_layer().pending_bytes(device));
+  ledger.code = state.device_layer().code_bytes(device);
   ledger.managed = state.device_layer().managed_bytes(device);
   ledger.host_pinned = state.device_layer().host_pinned_bytes();
   const uint64_t libraries = FillLibraries(state, device, &ledger);
@@ -120,8 +123,6 @@ Ledger MakeLedger(const MemoryState& state, int device, uint64_t time_ns,
            ledger.torch_reserved + libraries, &ledger);
   return ledger;
 }
-
-}  // namespace
 
 Snapshot TakeSnapshot(const MemoryState& state, int device, uint64_t time_ns,
                       std::string name,

@@ -18,6 +18,10 @@ Snapshot TakeSnapshot(const MemoryState& state, int device, uint64_t time_ns,
                       std::string name,
                       const std::optional<Anchor>& first_sample);
 
+// The ledger alone.
+Ledger MakeLedger(const MemoryState& state, int device, uint64_t time_ns,
+                  const std::optional<Anchor>& first_sample);
+
 }  // namespace dstrace::model
 
 #endif  // DSTRACE_ANALYZER_MODEL_SNAPSHOT_H_

@@ -51,6 +51,11 @@ class TensorLayer {
   [[nodiscard]] uint64_t live_bytes(int device) const {
     return At(live_, device);
   }
+  // Whether any tensor was ever made on this device.
+  [[nodiscard]] bool seen(int device) const {
+    const auto slot = static_cast<size_t>(device + 1);
+    return slot < seen_.size() && seen_[slot];
+  }
   [[nodiscard]] uint64_t pending_bytes(int device) const {
     return At(pending_bytes_, device);
   }
@@ -87,6 +92,7 @@ class TensorLayer {
 
   absl::flat_hash_map<uint64_t, LiveTensor> tensors_;  // by address
   std::vector<uint64_t> live_;                         // by device + 1
+  std::vector<bool> seen_;                             // by device + 1
   std::vector<uint64_t> pending_bytes_;                // by device + 1
   std::map<uint64_t, Pending> pending_;                // by address
   // Events a thread recorded since its last tensor event.

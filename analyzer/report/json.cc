@@ -45,6 +45,8 @@ const char* LayerName(model::Layer layer) {
       return "host_pinned";
     case model::Layer::kManaged:
       return "managed";
+    case model::Layer::kCode:
+      return "code";
   }
   return "unknown";
 }
@@ -87,6 +89,8 @@ Object LedgerObject(const model::Ledger& ledger) {
           {"context", ledger.context},
           {"context_includes_others", ledger.context_includes_others},
           {"before_first_context", ledger.before_first_context},
+          {"code", ledger.code},
+          {"unexplained", model::Unexplained(ledger)},
           {"host_pinned", ledger.host_pinned},
           {"managed", ledger.managed}};
 }
@@ -295,6 +299,16 @@ std::string Json(View& view, const JsonOptions& options) {
              .Write()
              .dump(1, ' ', false, Object::error_handler_t::replace) +
          "\n";
+}
+
+std::string LedgerLine(const std::string& file, uint64_t start_ns,
+                       const model::LedgerPoint& point) {
+  const Object line{{"file", file},
+                    {"time_ns", point.time_ns},
+                    {"monotonic_ns", start_ns + point.time_ns},
+                    {"device", point.device},
+                    {"ledger", LedgerObject(point.ledger)}};
+  return line.dump(-1, ' ', false, Object::error_handler_t::replace) + "\n";
 }
 
 std::string JsonArray(const std::vector<std::string>& reports) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/model/ledger_series.h"
 #include "analyzer/report/view.h"
 
 namespace dstrace::report {
@@ -24,6 +25,11 @@ std::string Json(View& view, const JsonOptions& options);
 
 // Several of them as one array.
 std::string JsonArray(const std::vector<std::string>& reports);
+
+// One line: the ledger of one device at one instant. `start_ns` is the trace's
+// start on CLOCK_MONOTONIC.
+std::string LedgerLine(const std::string& file, uint64_t start_ns,
+                       const model::LedgerPoint& point);
 
 }  // namespace dstrace::report
 

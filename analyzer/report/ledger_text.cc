@@ -55,11 +55,6 @@ class Table {
   std::string out_;
 };
 
-int64_t Unexplained(const Ledger& ledger) {
-  return ledger.residual - static_cast<int64_t>(ledger.context) -
-         static_cast<int64_t>(ledger.before_first_context);
-}
-
 int64_t Known(const Ledger& ledger) {
   int64_t sum = static_cast<int64_t>(ledger.torch_live + ledger.torch_cached);
   for (const auto& [owner, bytes] : ledger.libraries)
@@ -98,13 +93,14 @@ void Rows(Table& table, const std::vector<const Snapshot*>& snapshots,
       return it == l.libraries.end() ? 0 : static_cast<int64_t>(it->second);
     });
   }
+  table.Row("CUDA kernels' code, local memory, streams", false,
+            [](const Ledger& l) { return l.code; });
   const bool others = std::any_of(
       snapshots.begin(), snapshots.end(),
       [](const Snapshot* s) { return s->ledger.context_includes_others; });
-  table.Row(others ? "CUDA context and other processes"
-                   : "CUDA context, as it grew when made",
-            false, [](const Ledger& l) { return l.context; });
-  table.Row("in use by others before this process", false,
+  table.Row(others ? "CUDA context and other processes" : "CUDA context", false,
+            [](const Ledger& l) { return l.context; });
+  table.Row("other processes, before this one", false,
             [](const Ledger& l) { return l.before_first_context; });
 }
 
@@ -119,7 +115,8 @@ void Sum(Table& table, const std::vector<const Snapshot*>& snapshots) {
               [](const Ledger& l) { return Known(l) + l.residual; });
     return;
   }
-  table.Row("unexplained (modules, later processes)", true, Unexplained);
+  table.Row("unexplained (not measured, later others)", true,
+            [](const Ledger& l) { return model::Unexplained(l); });
   table.Text("", [&](const Snapshot&) { return line; });
   table.Row("device used, as nvidia-smi shows it", true,
             [](const Ledger& l) { return l.device_used; });
