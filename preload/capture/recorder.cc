@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "preload/capture/recorder.h"
-
 #include "preload/capture/record_with_limit.h"
+#include "preload/capture/recorder.h"
 #include "preload/capture/session.h"
 #include "preload/runtime/clock.h"
 #include "proto/wire/records.h"
@@ -32,20 +31,18 @@ StackMode DeviceStackMode(StackMode mode) noexcept {
   return mode == StackMode::kPython ? StackMode::kFull : mode;
 }
 
-} // namespace
+}  // namespace
 
-void RecordTensor(uint64_t address, int64_t size, uint64_t allocated,
-                  uint64_t reserved, TorchDevice device) noexcept {
+void RecordTensor(const void *caller, uint64_t address, int64_t size,
+                  uint64_t allocated, uint64_t reserved,
+                  TorchDevice device) noexcept {
   Session &session = Session::Get();
   ThreadState *const thread = session.Enter();
-  if (thread == nullptr)
-    return;
+  if (thread == nullptr) return;
   const uint32_t code = TorchDeviceCode(device);
   const bool is_alloc = size > 0;
-  const uint32_t stack = is_alloc
-                             ? session.Stack(*thread, session.config().stacks,
-                                             __builtin_return_address(0))
-                             : 0;
+  const uint32_t stack =
+      is_alloc ? session.Stack(*thread, session.config().stacks, caller) : 0;
   const uint64_t bytes = static_cast<uint64_t>(is_alloc ? size : -size);
   const auto put = [&](wire::Encoder &out, uint64_t time) {
     const wire::BlockRef block =
@@ -72,8 +69,7 @@ void RecordTorchOutOfMemory(uint64_t size, uint64_t allocated,
                             uint64_t reserved, TorchDevice device) noexcept {
   Session &session = Session::Get();
   ThreadState *const thread = session.Enter();
-  if (thread == nullptr)
-    return;
+  if (thread == nullptr) return;
   const uint32_t stack =
       session.Stack(*thread, DeviceStackMode(session.config().stacks), nullptr);
   Write(session, *thread, kSmallRecord, [&](wire::Encoder &out, uint64_t time) {
@@ -85,8 +81,7 @@ void RecordTorchOutOfMemory(uint64_t size, uint64_t allocated,
 void RecordDevice(const DeviceEvent &event) noexcept {
   Session &session = Session::Get();
   ThreadState *const thread = session.Enter();
-  if (thread == nullptr)
-    return;
+  if (thread == nullptr) return;
   wire::DeviceEventFields fields{
       .kind = static_cast<uint32_t>(event.kind),
       .api = session.String(*thread, event.api),
@@ -121,8 +116,7 @@ void RecordMemorySample(int device, uint64_t free_bytes, uint64_t total_bytes,
                         SampleReason reason) noexcept {
   Session &session = Session::Get();
   ThreadState *const thread = session.Enter();
-  if (thread == nullptr)
-    return;
+  if (thread == nullptr) return;
   if (__builtin_expect(session.flight().on(), 0)) {
     WriteSampleWithLimit(session, *thread, device, free_bytes, total_bytes,
                          reason);
@@ -138,8 +132,7 @@ void RecordStreamEvent(StreamEventKind kind, uint64_t event,
                        uint64_t stream) noexcept {
   Session &session = Session::Get();
   ThreadState *const thread = session.Enter();
-  if (thread == nullptr)
-    return;
+  if (thread == nullptr) return;
   Write(session, *thread, wire::kMaxTupleBytes,
         [&](wire::Encoder &out, uint64_t time) {
           wire::PutStreamEvent(out, time, static_cast<uint64_t>(kind), event,
@@ -150,8 +143,7 @@ void RecordStreamEvent(StreamEventKind kind, uint64_t event,
 void RecordGpu(int index, std::string_view name, std::string_view uuid,
                uint64_t total_bytes) noexcept {
   Session &session = Session::Get();
-  if (session.Enter() == nullptr)
-    return;
+  if (session.Enter() == nullptr) return;
   session.process().Write(
       ProcessLog::kNoTime, [&](wire::Encoder &out, uint64_t) {
         wire::PutGpu(out, static_cast<uint32_t>(index), name.substr(0, 256),
@@ -161,8 +153,7 @@ void RecordGpu(int index, std::string_view name, std::string_view uuid,
 
 void RecordProperty(std::string_view name, std::string_view value) noexcept {
   Session &session = Session::Get();
-  if (session.Enter() == nullptr)
-    return;
+  if (session.Enter() == nullptr) return;
   session.process().Write(
       ProcessLog::kNoTime, [&](wire::Encoder &out, uint64_t) {
         wire::PutProperty(out, name.substr(0, 256), value.substr(0, 1024));
@@ -173,8 +164,7 @@ void RecordMark(MarkKind kind, std::string_view name,
                 std::string_view domain) noexcept {
   Session &session = Session::Get();
   ThreadState *const thread = session.Enter();
-  if (thread == nullptr)
-    return;
+  if (thread == nullptr) return;
   const uint32_t name_id = session.String(*thread, name);
   const uint32_t domain_id = session.String(*thread, domain);
   Write(session, *thread, kSmallRecord, [&](wire::Encoder &out, uint64_t time) {
@@ -184,14 +174,12 @@ void RecordMark(MarkKind kind, std::string_view name,
 
 void RecordCupti(const CuptiTotals &totals) noexcept {
   Session &session = Session::Get();
-  if (session.Enter() == nullptr)
-    return;
+  if (session.Enter() == nullptr) return;
   wire::CuptiKindFields kinds[CuptiTotals::kKinds];
   size_t count = 0;
   for (uint32_t i = 0; i < CuptiTotals::kKinds; ++i) {
     const CuptiTotals::Kind &kind = totals.kinds[i];
-    if (kind.allocations == 0 && kind.frees == 0)
-      continue;
+    if (kind.allocations == 0 && kind.frees == 0) continue;
     kinds[count++] = {i, kind.allocations, kind.allocated_bytes, kind.frees,
                       kind.freed_bytes};
   }
@@ -211,20 +199,17 @@ void RecordCupti(const CuptiTotals &totals) noexcept {
 
 void RecordEnd(EndKind kind, int status) noexcept {
   Session &session = Session::Get();
-  if (!session.recording())
-    return;
+  if (!session.recording()) return;
   session.process().Write(
       runtime::MonotonicNow(), [&](wire::Encoder &out, uint64_t time) {
         wire::PutEnd(out, time, static_cast<uint32_t>(kind), status);
       });
-  if (kind != EndKind::kExec)
-    session.Finish();
+  if (kind != EndKind::kExec) session.Finish();
 }
 
 void CountLoss(LossCause cause, std::string_view detail) noexcept {
   Session &session = Session::Get();
-  if (!session.is_parents())
-    session.CountLoss(cause, detail);
+  if (!session.is_parents()) session.CountLoss(cause, detail);
 }
 
 void ModulesChanged() noexcept { Session::Get().ModulesChanged(); }
@@ -233,4 +218,4 @@ uint64_t Now() noexcept { return runtime::MonotonicNow(); }
 
 bool IsRecording() noexcept { return Session::Get().recording(); }
 
-} // namespace dstrace::capture
+}  // namespace dstrace::capture

@@ -104,8 +104,10 @@ void RecordMemorySample(int device, uint64_t free_bytes, uint64_t total_bytes,
 
 // `size` > 0: an allocation of that many bytes at `address`; < 0: its free.
 // `allocated` and `reserved` are torch's totals after the event, bytes.
-void RecordTensor(uint64_t address, int64_t size, uint64_t allocated,
-                  uint64_t reserved, TorchDevice device) noexcept;
+// `caller` is the return address of the hook, in the code that reports.
+void RecordTensor(const void* caller, uint64_t address, int64_t size,
+                  uint64_t allocated, uint64_t reserved,
+                  TorchDevice device) noexcept;
 
 void RecordTorchOutOfMemory(uint64_t size, uint64_t allocated,
                             uint64_t reserved, TorchDevice device) noexcept;
@@ -143,6 +145,7 @@ struct CuptiTotals {
   uint32_t version;     // cuptiGetVersion()
   bool stopped;         // the program took CUPTI for itself
 };
+// Ignored where no event was recorded yet.
 void RecordCupti(const CuptiTotals& totals) noexcept;
 
 // Values are those of Loss.Cause in proto/trace.proto (checked in tests).

@@ -44,7 +44,7 @@ struct ReportMemoryUsage {
     if (__builtin_expect(!g_met.load(std::memory_order_relaxed), 0)) {
       Meet(caller, device);
     }
-    capture::RecordTensor(reinterpret_cast<uint64_t>(address), size,
+    capture::RecordTensor(caller, reinterpret_cast<uint64_t>(address), size,
                           static_cast<uint64_t>(allocated),
                           static_cast<uint64_t>(reserved), device);
   }

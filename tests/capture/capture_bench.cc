@@ -24,10 +24,10 @@ __attribute__((noinline)) void Pair(uint64_t address, int depth) {
   }
   {
     const runtime::Guard guard;
-    RecordTensor(address, 512, 512, 2 << 20, kCuda0);
+    RecordTensor(nullptr, address, 512, 512, 2 << 20, kCuda0);
   }
   const runtime::Guard guard;
-  RecordTensor(address, -512, 0, 2 << 20, kCuda0);
+  RecordTensor(nullptr, address, -512, 0, 2 << 20, kCuda0);
 }
 
 void BM_AllocFreePair(benchmark::State& state) {

@@ -32,7 +32,7 @@ constexpr TorchDevice kCuda0{.type = 1, .index = 0};
 
 void Alloc(uint64_t address, int64_t size) {
   const runtime::Guard guard;
-  RecordTensor(address, size, 0, 0, kCuda0);
+  RecordTensor(nullptr, address, size, 0, 0, kCuda0);
 }
 
 // What the records of a file amount to.
@@ -241,7 +241,7 @@ TEST_F(CaptureTest, LossIsInTheFileByCause) {
   EXPECT_EQ(Record([] {
               const runtime::Guard guard;
               CountLoss(LossCause::kReentered, {});  // before the log is open
-              RecordTensor(1, 512, 0, 0, kCuda0);
+              RecordTensor(nullptr, 1, 512, 0, 0, kCuda0);
               CountLoss(LossCause::kReentered, {});
               CountLoss(LossCause::kBypassed, "libfoo.so");
               raise(SIGKILL);

@@ -86,8 +86,9 @@ void RecordMemorySample(int device, uint64_t free_bytes, uint64_t total_bytes,
                         SampleReason reason) noexcept {
   Add(Get().samples, {device, free_bytes, total_bytes, reason});
 }
-void RecordTensor(uint64_t address, int64_t size, uint64_t allocated,
-                  uint64_t reserved, TorchDevice device) noexcept {
+void RecordTensor(const void*, uint64_t address, int64_t size,
+                  uint64_t allocated, uint64_t reserved,
+                  TorchDevice device) noexcept {
   Add(Get().tensors, {address, size, allocated, reserved, device});
 }
 void RecordTorchOutOfMemory(uint64_t size, uint64_t allocated,
