@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "preload/capture/record_with_limit.h"
 #include "preload/capture/recorder.h"
+
+#include "preload/capture/record_with_limit.h"
 #include "preload/capture/session.h"
 #include "preload/runtime/clock.h"
 #include "proto/wire/records.h"
@@ -20,7 +21,7 @@ uint32_t TorchDeviceCode(TorchDevice device) noexcept {
 
 // Writes one time-carrying record into the thread's chunk.
 template <typename Put>
-bool Write(Session &session, ThreadState &thread, size_t max_bytes, Put put) {
+bool Write(Session& session, ThreadState& thread, size_t max_bytes, Put put) {
   const uint64_t now = runtime::MonotonicNow();
   return session.Write(thread, max_bytes, now, put);
 }
@@ -33,18 +34,18 @@ StackMode DeviceStackMode(StackMode mode) noexcept {
 
 }  // namespace
 
-void RecordTensor(const void *caller, uint64_t address, int64_t size,
+void RecordTensor(const void* caller, uint64_t address, int64_t size,
                   uint64_t allocated, uint64_t reserved,
                   TorchDevice device) noexcept {
-  Session &session = Session::Get();
-  ThreadState *const thread = session.Enter();
+  Session& session = Session::Get();
+  ThreadState* const thread = session.Enter();
   if (thread == nullptr) return;
   const uint32_t code = TorchDeviceCode(device);
   const bool is_alloc = size > 0;
   const uint32_t stack =
       is_alloc ? session.Stack(*thread, session.config().stacks, caller) : 0;
   const uint64_t bytes = static_cast<uint64_t>(is_alloc ? size : -size);
-  const auto put = [&](wire::Encoder &out, uint64_t time) {
+  const auto put = [&](wire::Encoder& out, uint64_t time) {
     const wire::BlockRef block =
         thread->log.blocks().Refer(address, bytes, code);
     if (is_alloc) {
@@ -59,7 +60,7 @@ void RecordTensor(const void *caller, uint64_t address, int64_t size,
           : Write(session, *thread, wire::kMaxTupleBytes, put);
   if (!session.torch_totals().Agree(code, size, allocated, reserved, written)) {
     Write(session, *thread, kSmallRecord,
-          [&](wire::Encoder &out, uint64_t time) {
+          [&](wire::Encoder& out, uint64_t time) {
             wire::PutTorchTotals(out, time, code, allocated, reserved);
           });
   }
@@ -67,20 +68,20 @@ void RecordTensor(const void *caller, uint64_t address, int64_t size,
 
 void RecordTorchOutOfMemory(uint64_t size, uint64_t allocated,
                             uint64_t reserved, TorchDevice device) noexcept {
-  Session &session = Session::Get();
-  ThreadState *const thread = session.Enter();
+  Session& session = Session::Get();
+  ThreadState* const thread = session.Enter();
   if (thread == nullptr) return;
   const uint32_t stack =
       session.Stack(*thread, DeviceStackMode(session.config().stacks), nullptr);
-  Write(session, *thread, kSmallRecord, [&](wire::Encoder &out, uint64_t time) {
+  Write(session, *thread, kSmallRecord, [&](wire::Encoder& out, uint64_t time) {
     wire::PutOutOfMemory(out, time, TorchDeviceCode(device), size, allocated,
                          reserved, stack);
   });
 }
 
-void RecordDevice(const DeviceEvent &event) noexcept {
-  Session &session = Session::Get();
-  ThreadState *const thread = session.Enter();
+void RecordDevice(const DeviceEvent& event) noexcept {
+  Session& session = Session::Get();
+  ThreadState* const thread = session.Enter();
   if (thread == nullptr) return;
   wire::DeviceEventFields fields{
       .kind = static_cast<uint32_t>(event.kind),
@@ -106,7 +107,7 @@ void RecordDevice(const DeviceEvent &event) noexcept {
     return;
   }
   session.Write(*thread, wire::kMaxDeviceEventBytes, now,
-                [&fields](wire::Encoder &out, uint64_t time) {
+                [&fields](wire::Encoder& out, uint64_t time) {
                   fields.time = time;
                   wire::PutDeviceEvent(out, fields);
                 });
@@ -114,15 +115,15 @@ void RecordDevice(const DeviceEvent &event) noexcept {
 
 void RecordMemorySample(int device, uint64_t free_bytes, uint64_t total_bytes,
                         SampleReason reason) noexcept {
-  Session &session = Session::Get();
-  ThreadState *const thread = session.Enter();
+  Session& session = Session::Get();
+  ThreadState* const thread = session.Enter();
   if (thread == nullptr) return;
   if (__builtin_expect(session.flight().on(), 0)) {
     WriteSampleWithLimit(session, *thread, device, free_bytes, total_bytes,
                          reason);
     return;
   }
-  Write(session, *thread, kSmallRecord, [&](wire::Encoder &out, uint64_t time) {
+  Write(session, *thread, kSmallRecord, [&](wire::Encoder& out, uint64_t time) {
     wire::PutMemorySample(out, time, device, free_bytes, total_bytes,
                           static_cast<uint32_t>(reason));
   });
@@ -130,11 +131,11 @@ void RecordMemorySample(int device, uint64_t free_bytes, uint64_t total_bytes,
 
 void RecordStreamEvent(StreamEventKind kind, uint64_t event,
                        uint64_t stream) noexcept {
-  Session &session = Session::Get();
-  ThreadState *const thread = session.Enter();
+  Session& session = Session::Get();
+  ThreadState* const thread = session.Enter();
   if (thread == nullptr) return;
   Write(session, *thread, wire::kMaxTupleBytes,
-        [&](wire::Encoder &out, uint64_t time) {
+        [&](wire::Encoder& out, uint64_t time) {
           wire::PutStreamEvent(out, time, static_cast<uint64_t>(kind), event,
                                stream);
         });
@@ -142,43 +143,44 @@ void RecordStreamEvent(StreamEventKind kind, uint64_t event,
 
 void RecordGpu(int index, std::string_view name, std::string_view uuid,
                uint64_t total_bytes) noexcept {
-  Session &session = Session::Get();
+  Session& session = Session::Get();
   if (session.Enter() == nullptr) return;
   session.process().Write(
-      ProcessLog::kNoTime, [&](wire::Encoder &out, uint64_t) {
+      ProcessLog::kNoTime, [&](wire::Encoder& out, uint64_t) {
         wire::PutGpu(out, static_cast<uint32_t>(index), name.substr(0, 256),
                      uuid.substr(0, 64), total_bytes);
       });
 }
 
 void RecordProperty(std::string_view name, std::string_view value) noexcept {
-  Session &session = Session::Get();
+  Session& session = Session::Get();
   if (session.Enter() == nullptr) return;
   session.process().Write(
-      ProcessLog::kNoTime, [&](wire::Encoder &out, uint64_t) {
+      ProcessLog::kNoTime, [&](wire::Encoder& out, uint64_t) {
         wire::PutProperty(out, name.substr(0, 256), value.substr(0, 1024));
       });
 }
 
 void RecordMark(MarkKind kind, std::string_view name,
                 std::string_view domain) noexcept {
-  Session &session = Session::Get();
-  ThreadState *const thread = session.Enter();
+  Session& session = Session::Get();
+  ThreadState* const thread = session.Enter();
   if (thread == nullptr) return;
   const uint32_t name_id = session.String(*thread, name);
   const uint32_t domain_id = session.String(*thread, domain);
-  Write(session, *thread, kSmallRecord, [&](wire::Encoder &out, uint64_t time) {
+  Write(session, *thread, kSmallRecord, [&](wire::Encoder& out, uint64_t time) {
     wire::PutMark(out, time, static_cast<uint32_t>(kind), name_id, domain_id);
   });
 }
 
-void RecordCupti(const CuptiTotals &totals) noexcept {
-  Session &session = Session::Get();
-  if (session.Enter() == nullptr) return;
+void RecordCupti(const CuptiTotals& totals) noexcept {
+  Session& session = Session::Get();
+  // CUPTI's own threads come here: they need no place in the log.
+  if (!session.recording()) return;
   wire::CuptiKindFields kinds[CuptiTotals::kKinds];
   size_t count = 0;
   for (uint32_t i = 0; i < CuptiTotals::kKinds; ++i) {
-    const CuptiTotals::Kind &kind = totals.kinds[i];
+    const CuptiTotals::Kind& kind = totals.kinds[i];
     if (kind.allocations == 0 && kind.frees == 0) continue;
     kinds[count++] = {i, kind.allocations, kind.allocated_bytes, kind.frees,
                       kind.freed_bytes};
@@ -191,24 +193,24 @@ void RecordCupti(const CuptiTotals &totals) noexcept {
                                  .unknown = totals.unknown,
                                  .stopped = totals.stopped};
   session.process().Write(runtime::MonotonicNow(),
-                          [&fields](wire::Encoder &out, uint64_t time) {
+                          [&fields](wire::Encoder& out, uint64_t time) {
                             fields.time = time;
                             wire::PutCuptiTotals(out, fields);
                           });
 }
 
 void RecordEnd(EndKind kind, int status) noexcept {
-  Session &session = Session::Get();
+  Session& session = Session::Get();
   if (!session.recording()) return;
   session.process().Write(
-      runtime::MonotonicNow(), [&](wire::Encoder &out, uint64_t time) {
+      runtime::MonotonicNow(), [&](wire::Encoder& out, uint64_t time) {
         wire::PutEnd(out, time, static_cast<uint32_t>(kind), status);
       });
   if (kind != EndKind::kExec) session.Finish();
 }
 
 void CountLoss(LossCause cause, std::string_view detail) noexcept {
-  Session &session = Session::Get();
+  Session& session = Session::Get();
   if (!session.is_parents()) session.CountLoss(cause, detail);
 }
 
