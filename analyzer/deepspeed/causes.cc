@@ -210,6 +210,32 @@ void FindLoadCache(const CauseInputs& in, std::vector<Finding>* findings) {
   }
 }
 
+namespace {
+
+// DeepSpeed starts one collective for each parameter of a module and waits for
+// the last of them only; torch 2.8 and newer keeps the buffers of the others.
+void UnwaitedGathers(const TagGroup& group, Finding* finding) {
+  finding->rule = "unwaited-gathers";
+  finding->bytes = group.bytes;
+  finding->message = absl::StrFormat(
+      "%s of full-size gathers are still alive after loading: of the "
+      "collectives that DeepSpeed starts for the parameters of one module it "
+      "waits only for the last (launch_handles[-1].wait()), and torch >= 2.8 "
+      "keeps the buffers of the others until its watchdog has seen them done "
+      "and one more collective runs.",
+      ShowGib(group.bytes));
+  finding->change =
+      "nothing in the config: any collective 0.1 s after loading gives them "
+      "back, the first one of deepspeed.initialize or torch.distributed."
+      "barrier() after a short sleep";
+  finding->saving_bytes = group.bytes;
+  finding->source =
+      "runtime/zero/partition_parameters.py _allgather_params_coalesced; "
+      "torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp shelvesToUnstash_";
+}
+
+}  // namespace
+
 void FindLoadLive(const CauseInputs& in, std::vector<Finding>* findings) {
   if (in.expected.params <= 0 || in.inputs.settings.stage != 3) return;
   std::vector<TagGroup> groups =
@@ -239,6 +265,11 @@ void FindLoadLive(const CauseInputs& in, std::vector<Finding>* findings) {
   finding.message = absl::StrFormat(
       "%s of tensors are alive after loading, %s more than the shards.",
       ShowGib(*load->live), ShowGib(extra));
+  const TagGroup* gathers = FindGroup(groups, Tag::kCheckpointGather);
+  bool unwaited =
+      gathers != nullptr && gathers->bytes * 2 > extra &&
+      HasFunction(gathers->rows.front()->stack, "_allgather_params_coalesced");
+  if (unwaited) UnwaitedGathers(*gathers, &finding);
   finding.evidence.push_back(
       absl::StrFormat("end of load: %s alive, %s expected",
                       ShowGib(*load->live), ShowGib(in.expected.load_live)));

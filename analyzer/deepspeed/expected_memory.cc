@@ -110,7 +110,8 @@ class Model {
           absl::StrFormat("%d x %d x largest", GatherBuffers(), width_),
           GatherBuffers() == 1 ? "_allgather_params_sequential"
                                : "_allgather_params "
-                                 "(runtime/zero/partition_parameters.py:1614)");
+                                 "(runtime/zero/partition_parameters.py:1614)")
+          .upper_bound = true;
     } else {
       out_.notes.push_back(
           "without a model config the transient gathers of loading are "

@@ -17,6 +17,7 @@ struct RenderInputs {
   const ConfigReport& config;
   const Verdict& verdict;
   const ExpectedMemory* expected = nullptr;  // nullptr: model not known
+  std::string trace = {};  // what was measured; empty: nothing
 };
 
 std::string RenderText(const RenderInputs& inputs);

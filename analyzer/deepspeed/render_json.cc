@@ -90,6 +90,7 @@ std::string RenderJson(const RenderInputs& inputs) {
             {"findings", List(inputs.verdict.findings)},
             {"sizes", List(inputs.config.sizes)},
             {"comparison", List(inputs.verdict.rows)}};
+  if (!inputs.trace.empty()) json["trace"] = inputs.trace;
   if (inputs.expected != nullptr) json["expected"] = ToJson(*inputs.expected);
   // Text from the config may be any bytes; JSON may not.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -173,8 +173,9 @@ void AddExpected(const ExpectedMemory& expected, std::string* out) {
 std::string RenderText(const RenderInputs& inputs) {
   const Settings& settings = inputs.config.settings;
   std::string out =
-      absl::StrCat(inputs.verdict.headline, "\n", inputs.file, ", DeepSpeed ",
-                   FormatVersion(inputs.options.version));
+      absl::StrCat(inputs.verdict.headline, "\n", inputs.file,
+                   inputs.trace.empty() ? "" : " against ", inputs.trace,
+                   ", DeepSpeed ", FormatVersion(inputs.options.version));
   if (inputs.options.world_size > 0) {
     absl::StrAppend(&out, ", ", inputs.options.world_size,
                     inputs.options.world_size == 1 ? " GPU" : " GPUs");

@@ -185,7 +185,8 @@ Phase PhaseOfStack(const std::vector<std::string>& frames) {
   if (HasAny(frames, {"_take_model_step", "_optimizer_step"})) {
     return Phase::kStep;
   }
-  if (HasAny(frames, {"backward", "run_backward", "_engine_run_backward"})) {
+  if (HasAny(frames, {"backward", "run_backward", "_engine_run_backward"}) ||
+      Contains(frames, "torch::autograd::Engine::")) {
     return Phase::kBackward;
   }
   if (HasFunction(frames, "forward")) return Phase::kForward;

@@ -100,6 +100,8 @@ class Comparison {
     const MeasuredPhase* found = measured_.Find(phase);
     const MeasuredPhase& now = found != nullptr ? *found : kNothing;
     if (phase == Phase::kLoad) {
+      Total(phase, "all tensors, peak of load, at most", expected_.load_peak,
+            now.peak);
       Total(phase, "all tensors, end of load", expected_.load_live, now.live);
     } else if (phase == Phase::kInitialize) {
       Total(phase, "all tensors, peak", expected_.initialize_peak, now.peak);

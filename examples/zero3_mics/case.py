@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the three programs of this case share: the reported configuration, the model, the optimizer groups."""
+"""What the three programs of this case share: the reported configuration, the model, the optimizer groups.
+
+Alone it prints the configuration that a program here gives to DeepSpeed:
+    python3 case.py WORLD [--no-mics] [KEY=VALUE of zero_optimization ...]
+"""
 
 import json
 import os
-
-import torch
+import sys
 
 
 def flag(name, default):
@@ -61,4 +64,17 @@ def optimizer_groups(model, weight_decay=0.0):
 
 
 def adamw(model):
+    import torch
+
     return torch.optim.AdamW(optimizer_groups(model), lr=2e-5, betas=[0.9, 0.95])
+
+
+def print_config(words):
+    changes = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+    config = load_config(int(words[0]), mics="--no-mics" not in words,
+                         **{key: value if value == "auto" else json.loads(value) for key, value in changes.items()})
+    print(json.dumps(config, indent=2))
+
+
+if __name__ == "__main__":
+    print_config(sys.argv[1:])
