@@ -33,12 +33,20 @@ pid_t g_process = 0;
 
 std::atomic<State> g_state{State::kIdle};
 std::atomic<BufferCompleted> g_programs_complete{nullptr};
+std::atomic<uint64_t> g_completed{0};
 Buffers g_buffers;
 Counters g_counters;
 
 void WriteTotals(bool stopped) noexcept {
   const capture::CuptiTotals totals = g_counters.Read(g_version, stopped);
   g_host->record_totals(&totals);
+}
+
+// After the `completed`-th buffer: often at first, then at each doubling. The
+// process's chunk of the trace has room for so many.
+bool TotalsAreDue(uint64_t completed) noexcept {
+  constexpr uint64_t kAlways = 32;
+  return completed <= kAlways || (completed & (completed - 1)) == 0;
 }
 
 void OnBufferRequested(uint8_t** buffer, size_t* size, size_t* max_records) {
@@ -74,7 +82,10 @@ void OnBufferCompleted(void* context, uint32_t stream, uint8_t* buffer, size_t,
   const State state = g_state.load(std::memory_order_acquire);
   if (state != State::kAside) AddDropped(context, stream);
   g_buffers.Return(buffer);
-  WriteTotals(state == State::kAside);
+  // relaxed: a count.
+  if (TotalsAreDue(g_completed.fetch_add(1, std::memory_order_relaxed) + 1)) {
+    WriteTotals(state == State::kAside);
+  }
 }
 
 // Registered in place of the program's function. The program's buffers are its

@@ -211,7 +211,8 @@ int InitializeInjectionNvtx2(
     dstrace::hooks::nvtx::GetExportTable get_export_table) noexcept {
   using namespace dstrace;  // NOLINT(google-build-using-namespace)
   runtime::Guard guard;
-  if (get_export_table == nullptr || runtime::GetConfig().disabled ||
+  const runtime::Config& config = runtime::GetConfig();
+  if (get_export_table == nullptr || config.disabled || !config.nvtx ||
       !hooks::nvtx::IsPreloaded()) {
     return 0;
   }

@@ -123,7 +123,8 @@ TEST_F(CuptiTest, CountsOverManyBuffersAndReusesThem) {
     EXPECT_EQ(Last().kinds[kDevice].allocations, records);
     EXPECT_EQ(Last().kinds[kDevice].allocated_bytes, 2 * records);
     EXPECT_EQ(Last().dropped, 0u);
-    EXPECT_GT(g_heard.totals.size(), 79u);
+    EXPECT_GT(g_heard.totals.size(), 32u);
+    EXPECT_LT(g_heard.totals.size(), 40u);  // they must fit the trace
   });
 }
 

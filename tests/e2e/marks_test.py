@@ -105,6 +105,10 @@ class Nvtx(harness.EndToEnd):
         for variable in ({"DSTRACE_NVTX": "0"}, {"DSTRACE_DISABLE": "1"}):
             run = self.run_program(["sh", "-c", 'echo "[$NVTX_INJECTION64_PATH]"'], **variable)
             self.assertEqual(run.stdout, "[]\n")
+        # Also where the variable was inherited.
+        run = self.run_program([NVTX, "cuda"], DSTRACE_NVTX="0", NVTX_INJECTION64_PATH=harness.PRELOAD)
+        self.assert_clean(run)
+        self.assertEqual(self.only_trace(run).marks, [])
 
     def test_a_child_that_lost_the_preload_runs_as_without_dstrace(self):
         run = self.run_program(["env", "-u", "LD_PRELOAD", NVTX, "cuda"])
