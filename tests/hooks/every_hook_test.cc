@@ -57,6 +57,8 @@ const char* LibraryOf(Layer layer) {
       return "libnccl.so.2";
     case Layer::kTorch:
       return "libc10.so";
+    case Layer::kCupti:
+      return "libcupti.so.13";
   }
   return "";
 }
