@@ -11,25 +11,53 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "preload/hooks/bodies_memory.h"
 #include "preload/hooks/call.h"
 #include "preload/hooks/driver_queries.h"
+#include "preload/hooks/first_use.h"
 #include "preload/hooks/memory_sampler.h"
+#include "preload/hooks/nvml.h"
 
 namespace dstrace::hooks {
 
-// A sample before, where a context of the same device is already current.
+// What NVML says of the device before this thread makes a context on it.
+inline constinit thread_local std::optional<uint64_t> t_used_before
+    __attribute__((tls_model("initial-exec"))) = std::nullopt;
+
+// Before: the driver is asked where a context of the same device is already
+// current, else NVML.
 inline void BeforeContext(DeviceEvent& event, CUdevice device) noexcept {
   event.device = device;
-  if (CurrentDevice() == device) SampleNow(capture::SampleReason::kContext);
+  t_used_before.reset();
+  if (CurrentDevice() == device) {
+    SampleNow(capture::SampleReason::kContext);
+  } else {
+    t_used_before = NvmlUsedBytes(device);
+  }
+}
+
+// NVML counts otherwise than cuMemGetInfo: how much it grew by is told as a
+// cuMemGetInfo answer from before the context.
+inline void SampleBefore(CUdevice device) noexcept {
+  if (!t_used_before.has_value()) return;
+  const std::optional<uint64_t> after = NvmlUsedBytes(device);
+  const std::optional<DeviceMemory> now = CurrentMemory();
+  if (!after.has_value() || !now.has_value() || *after < *t_used_before) return;
+  const uint64_t free_before = now->free_bytes + (*after - *t_used_before);
+  if (free_before > now->total_bytes) return;
+  capture::RecordMemorySample(device, free_before, now->total_bytes,
+                              capture::SampleReason::kContext);
 }
 
 inline void AfterContext(DeviceEvent& event, CUcontext context) noexcept {
   event.handle = Number(context);
   if (event.flags == 0) return;
+  NoteContext();
   DescribeGpu(event.device);
   const ScopedContext current(context);
+  SampleBefore(event.device);
   SampleNow(capture::SampleReason::kContext);
 }
 
@@ -128,43 +156,52 @@ struct CtxSetLimit : Body {
     event.size = value;
     event.device = CurrentDevice();
   }
+  // The next launch of any kernel may take what was set.
+  static void Done(int) noexcept { ForgetUses(); }
 };
 struct DeviceSetLimit : CtxSetLimit {};
 
 // ---- code ----
-// `size`: what the device has less of afterwards. Other threads and processes
-// may have had a part in it; lazily loaded code shows nothing here.
+// Of the load or unload that this thread is in. A load within a load starts it
+// again; the inner one is the event.
+inline constinit thread_local GrowthMeter t_meter
+    __attribute__((tls_model("initial-exec"))) = {};
+
+// `size`: what the device has less of afterwards beyond what was allocated
+// meanwhile; free_bytes and total_bytes: what it then has. Lazily loaded code
+// shows at its first use, see bodies_growth.h.
 struct LoadBody : Body {
   static constexpr DeviceKind kKind = DeviceKind::kModuleLoad;
   template <class H, class... Rest>
-  static void Before(DeviceEvent& event, H*, const Rest&...) noexcept {
-    QueryMemory(event.free_bytes, event.total_bytes);
+  static void Before(DeviceEvent&, H*, const Rest&...) noexcept {
+    t_meter.Begin();
   }
   template <class H, class... Rest>
   static void After(DeviceEvent& event, H* out, const Rest&...) noexcept {
     event.handle = Number(*out);
     event.device = CurrentDevice();
-    const uint64_t before = event.free_bytes;
-    event.free_bytes = event.total_bytes = 0;
-    if (before == 0) return;
-    const uint64_t after = SampleNow(capture::SampleReason::kModule);
-    if (after != 0 && after < before) event.size = before - after;
+    t_meter.End(event);
   }
 };
 struct ModuleLoad : LoadBody {};
 struct ModuleLoadDataEx : LoadBody {};
 struct LibraryLoad : LoadBody {};
 
+// `size`: what the device has more of afterwards.
 struct UnloadBody : Body {
   static constexpr DeviceKind kKind = DeviceKind::kModuleUnload;
   static constexpr bool kStampBefore = true;
   template <class H>
   static void Before(DeviceEvent& event, H* module) noexcept {
     event.handle = Number(module);
+    event.device = CurrentDevice();
+    t_meter.Begin();
   }
   template <class H>
-  static void After(DeviceEvent&, H*) noexcept {
-    SampleNow(capture::SampleReason::kModule);
+  static void After(DeviceEvent& event, H*) noexcept {
+    // What was stamped before cannot tell what came of it.
+    event.time = 0;
+    t_meter.EndOfUnload(event);
   }
 };
 struct ModuleUnload : UnloadBody {};

@@ -116,10 +116,17 @@ struct MemAllocAsync : Body {
     Before(event, out, size, stream);
     event.pool = Number(pool);
   }
+  // offset: what the pool holds afterwards, which may be more than is in use.
   template <class P, class... Rest>
   static void After(DeviceEvent& event, P* out, Rest...) noexcept {
     event.address = Number(*out);
     event.device = CurrentDevice();
+    if (!CanMeasure()) return;
+    const CUmemoryPool pool = event.pool == 0
+                                  ? CurrentPool()
+                                  : reinterpret_cast<CUmemoryPool>(event.pool);
+    event.pool = Number(pool);
+    event.offset = PoolReservedBytes(pool);
   }
 };
 struct MemAllocFromPoolAsync : MemAllocAsync {};

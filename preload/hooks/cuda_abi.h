@@ -31,6 +31,8 @@ using CUgreenCtx = struct CUgreenCtx_st*;
 using CUdevResourceDesc = struct CUdevResourceDesc_st*;
 using CUmodule = struct CUmod_st*;
 using CUlibrary = struct CUlib_st*;
+using CUfunction = struct CUfunc_st*;
+using CUkernel = struct CUkern_st*;
 using CUstream = struct CUstream_st*;
 using CUarray = struct CUarray_st*;
 using CUmipmappedArray = struct CUmipmappedArray_st*;
@@ -41,6 +43,7 @@ using CUgraphExec = struct CUgraphExec_st*;
 using CUgraphNode = struct CUgraphNode_st*;
 
 using CUlimit = int;
+using CUfunction_attribute = int;
 using CUjit_option = int;
 using CUlibraryOption = int;
 using CUmemAllocationHandleType = int;
@@ -48,6 +51,7 @@ using CUstreamCaptureMode = int;
 using CUdriverProcAddressQueryResult = int;
 
 struct CUctxCreateParams;
+struct CUlaunchConfig;
 struct CUexecAffinityParam;
 struct CUgraphEdgeData;
 struct CUDA_GRAPH_INSTANTIATE_PARAMS;

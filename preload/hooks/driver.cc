@@ -5,6 +5,7 @@
 #include "preload/hooks/bodies_array.h"
 #include "preload/hooks/bodies_context.h"
 #include "preload/hooks/bodies_graph.h"
+#include "preload/hooks/bodies_growth.h"
 #include "preload/hooks/bodies_memory.h"
 #include "preload/hooks/call.h"
 #include "preload/hooks/proc_address.h"

@@ -66,10 +66,14 @@ int CurrentDevice() noexcept {
   return device;
 }
 
-std::optional<DeviceMemory> CurrentMemory() noexcept {
+bool CanMeasure() noexcept {
   // relaxed: a capture begun by another thread this instant may be missed;
   // in the capturing thread the order is the program's.
-  if (g_captures.load(std::memory_order_relaxed) > 0) return std::nullopt;
+  return g_captures.load(std::memory_order_relaxed) == 0;
+}
+
+std::optional<DeviceMemory> CurrentMemory() noexcept {
+  if (!CanMeasure()) return std::nullopt;
   DeviceMemory memory{};
   if (Ask<Query::cuMemGetInfo_v2>(&memory.free_bytes, &memory.total_bytes) !=
       kCudaSuccess) {
@@ -86,11 +90,26 @@ bool PrimaryContextIsActive(CUdevice device) noexcept {
          active != 0;
 }
 
-uint64_t PoolReservedBytes(CUmemoryPool pool) noexcept {
-  if (pool == nullptr &&
-      Ask<Query::cuDeviceGetMemPool>(&pool, CurrentDevice()) != kCudaSuccess) {
-    return 0;
+bool DeviceUuid(CUdevice device, char* text, size_t size) noexcept {
+  CUuuid uuid{};
+  if (Ask<Query::cuDeviceGetUuid_v2>(&uuid, device) != kCudaSuccess) {
+    return false;
   }
+  const UuidText found = FormatUuid(uuid);
+  if (found.view().size() >= size) return false;
+  text[found.view().copy(text, size - 1)] = '\0';
+  return true;
+}
+
+CUmemoryPool CurrentPool() noexcept {
+  CUmemoryPool pool = nullptr;
+  Ask<Query::cuDeviceGetMemPool>(&pool, CurrentDevice());
+  return pool;
+}
+
+uint64_t PoolReservedBytes(CUmemoryPool pool) noexcept {
+  if (pool == nullptr) pool = CurrentPool();
+  if (pool == nullptr) return 0;
   uint64_t bytes = 0;
   if (Ask<Query::cuMemPoolGetAttribute>(pool, kPoolReservedCurrent,
                                         static_cast<void*>(&bytes)) !=

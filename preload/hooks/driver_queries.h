@@ -28,8 +28,17 @@ int CurrentDevice() noexcept;
 // process is being captured.
 std::optional<DeviceMemory> CurrentMemory() noexcept;
 
+// False while a stream of this process is being captured.
+bool CanMeasure() noexcept;
+
 // True if the primary context of `device` exists.
 bool PrimaryContextIsActive(CUdevice device) noexcept;
+
+// Writes "GPU-..." as nvidia-smi has it; false if not known.
+bool DeviceUuid(CUdevice device, char* text, size_t size) noexcept;
+
+// The pool that cuMemAllocAsync takes from on the current device, or null.
+CUmemoryPool CurrentPool() noexcept;
 
 // What the pool holds of the device, or 0. A null pool: the current one of
 // the current device.

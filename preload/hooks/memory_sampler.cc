@@ -20,6 +20,25 @@ constexpr int kMaxDevices = 64;
 // When each device was last sampled, CLOCK_MONOTONIC ns; 0: never.
 std::atomic<uint64_t> g_last[kMaxDevices];
 
+// Bytes of recorded allocations since the start, all devices: tells what of a
+// difference between two answers of the driver is accounted for already.
+std::atomic<uint64_t> g_allocated{0};
+
+void NoteAllocated(const DeviceEvent& event) noexcept {
+  switch (event.kind) {
+    case DeviceKind::kAlloc:
+    case DeviceKind::kPoolAlloc:
+    case DeviceKind::kPhysicalCreate:
+    case DeviceKind::kArrayCreate:
+      if (event.result != 0 || event.device == capture::kDeviceHost) return;
+      // relaxed: a sum; a racing allocation is off by one call at most.
+      g_allocated.fetch_add(event.size, std::memory_order_relaxed);
+      return;
+    default:
+      return;
+  }
+}
+
 // Does the event change what the device has left?
 bool TouchesDevice(DeviceKind kind) noexcept {
   switch (kind) {
@@ -76,7 +95,47 @@ uint64_t SampleNow(SampleReason reason) noexcept {
   return memory->free_bytes;
 }
 
+void GrowthMeter::Begin() noexcept {
+  allocated_ =
+      g_allocated.load(std::memory_order_relaxed);  // see NoteAllocated
+  uint64_t total = 0;
+  QueryMemory(free_bytes_, total);
+}
+
+void GrowthMeter::End(DeviceEvent& event) const noexcept {
+  if (free_bytes_ == 0) return;
+  const std::optional<DeviceMemory> now = CurrentMemory();
+  if (!now) return;
+  const uint64_t allocated =
+      g_allocated.load(std::memory_order_relaxed) - allocated_;
+  const uint64_t expected =
+      free_bytes_ > allocated ? free_bytes_ - allocated : 0;
+  if (now->free_bytes >= expected) return;
+  event.size = expected - now->free_bytes;
+  event.free_bytes = now->free_bytes;
+  event.total_bytes = now->total_bytes;
+}
+
+void GrowthMeter::EndOfUnload(DeviceEvent& event) const noexcept {
+  if (free_bytes_ == 0) return;
+  const std::optional<DeviceMemory> now = CurrentMemory();
+  if (!now || now->free_bytes <= free_bytes_) return;
+  event.size = now->free_bytes - free_bytes_;
+  event.free_bytes = now->free_bytes;
+  event.total_bytes = now->total_bytes;
+}
+
 void SampleAfter(const DeviceEvent& event) noexcept {
+  NoteAllocated(event);
+  if (event.kind == DeviceKind::kModuleLoad ||
+      event.kind == DeviceKind::kModuleUnload) {
+    // The answer that the event's size comes from, after the event itself, so
+    // that a reader never sees the one without the other.
+    if (event.result != 0 || event.total_bytes == 0) return;
+    capture::RecordMemorySample(event.device, event.free_bytes,
+                                event.total_bytes, SampleReason::kModule);
+    return;
+  }
   if (!TouchesDevice(event.kind)) return;
   const int device = CurrentDevice();
   if (event.result != 0) {

@@ -21,6 +21,22 @@ void QueryMemory(uint64_t& free_bytes, uint64_t& total_bytes) noexcept;
 // bytes, 0 if not known.
 uint64_t SampleNow(capture::SampleReason reason) noexcept;
 
+// What the current device loses during a call beyond the allocations recorded
+// meanwhile. Other processes' use in that time is taken for ours.
+class GrowthMeter {
+ public:
+  void Begin() noexcept;
+  // Sets the event's size to the bytes lost, and its free and total bytes to
+  // what the device then has; leaves it alone if that is not known.
+  void End(capture::DeviceEvent& event) const noexcept;
+  // Sets the event's size to the bytes that came back.
+  void EndOfUnload(capture::DeviceEvent& event) const noexcept;
+
+ private:
+  uint64_t free_bytes_ = 0;
+  uint64_t allocated_ = 0;
+};
+
 // After `event` was recorded: a sample if one is due.
 void SampleAfter(const capture::DeviceEvent& event) noexcept;
 

@@ -85,6 +85,7 @@ struct Device {
   CUcontext primary = nullptr;
   uint64_t next_address = 0;
   uint64_t pool_reserved = 0;
+  bool has_streams = false;  // the first stream takes its channels
   // Freed addresses by rounded size: the next allocation of that size gets
   // the last one back, as real allocators do.
   std::unordered_map<uint64_t, std::vector<uint64_t>> freed;
@@ -106,6 +107,8 @@ class State {
   std::map<uint64_t, Mapping> mappings;
   std::unordered_map<uint64_t, Object> objects;  // arrays, modules, pools, ...
   std::unordered_map<CUcontext, Context> contexts;
+  // Lazily loaded: of a kernel, module or library what it has taken so far.
+  std::unordered_map<uint64_t, uint64_t> loaded;
   std::unordered_map<uint64_t, bool> capturing;  // streams
   uint64_t next_handle = 0x5000;
 

@@ -9,6 +9,8 @@ namespace dstrace::fakes {
 namespace {
 
 constexpr uint64_t kModuleBytes = uint64_t{1} << 20;
+constexpr uint64_t kKernelBytes = uint64_t{2} << 20;  // code; twice for local
+constexpr uint64_t kStreamBytes = uint64_t{8} << 20;
 constexpr int kLimitHeap = 2;
 
 CUresult CheckDevice(const State& state, int device) {
@@ -270,6 +272,129 @@ CUresult cuLibraryLoadFromFile(CUlibrary* out, const char* path, CUjit_option*,
 }
 CUresult cuLibraryUnload(CUlibrary library) {
   return DestroyObject(Handle(library));
+}
+
+// ---- code is loaded when first asked about or launched, as with the driver's
+// lazy loading; a launch also makes room for local memory ----
+namespace {
+
+enum Step : uint64_t { kCode = 1, kLocal = 2 };
+
+CUresult Load(uint64_t handle, uint64_t steps) {
+  State& state = State::Get();
+  const std::lock_guard lock(state.mutex);
+  int device = 0;
+  const CUresult result = CurrentDevice(state, &device);
+  if (result != kOk) return result;
+  if (handle == 0) return kInvalidHandle;
+  uint64_t& done = state.loaded[handle];
+  for (const uint64_t step : {kCode, kLocal}) {
+    if ((steps & ~done & step) == 0) continue;
+    if (!state.Take(device, step * kKernelBytes)) return kOutOfMemory;
+    done |= step;
+  }
+  return kOk;
+}
+
+CUresult NewStream(CUstream* out) {
+  State& state = State::Get();
+  const std::lock_guard lock(state.mutex);
+  int device = 0;
+  const CUresult result = CurrentDevice(state, &device);
+  if (result != kOk) return result;
+  if (out == nullptr) return kInvalidValue;
+  bool& known = state.devices[device].has_streams;
+  if (!known && !state.Take(device, kStreamBytes)) return kOutOfMemory;
+  known = true;
+  *out = reinterpret_cast<CUstream>(state.NewHandle());
+  return kOk;
+}
+
+}  // namespace
+
+CUresult cuModuleGetFunction(CUfunction* out, CUmodule module,
+                             const char* name) {
+  if (out == nullptr || module == nullptr || name == nullptr) {
+    return kInvalidValue;
+  }
+  State& state = State::Get();
+  const std::lock_guard lock(state.mutex);
+  *out = reinterpret_cast<CUfunction>(state.NewHandle());
+  return kOk;
+}
+CUresult cuModuleGetGlobal_v2(CUdeviceptr*, size_t*, CUmodule module,
+                              const char*) {
+  return Load(Handle(module), kCode);
+}
+CUresult cuLibraryGetModule(CUmodule* out, CUlibrary library) {
+  if (out == nullptr) return kInvalidValue;
+  *out = reinterpret_cast<CUmodule>(library);
+  return Load(Handle(library), kCode);
+}
+CUresult cuLibraryGetGlobal(CUdeviceptr*, size_t*, CUlibrary library,
+                            const char*) {
+  return Load(Handle(library), kCode);
+}
+CUresult cuKernelGetFunction(CUfunction* out, CUkernel kernel) {
+  if (out == nullptr) return kInvalidValue;
+  *out = reinterpret_cast<CUfunction>(kernel);
+  return Load(Handle(kernel), kCode);
+}
+CUresult cuKernelGetAttribute(int*, CUfunction_attribute, CUkernel kernel,
+                              CUdevice) {
+  return Load(Handle(kernel), kCode);
+}
+CUresult cuKernelSetAttribute(CUfunction_attribute, int, CUkernel kernel,
+                              CUdevice) {
+  return Load(Handle(kernel), kCode);
+}
+CUresult cuFuncGetAttribute(int*, CUfunction_attribute, CUfunction function) {
+  return Load(Handle(function), kCode);
+}
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute, int) {
+  return Load(Handle(function), kCode);
+}
+CUresult cuFuncLoad(CUfunction function) {
+  return Load(Handle(function), kCode);
+}
+CUresult cuLaunchKernel(CUfunction function, unsigned int, unsigned int,
+                        unsigned int, unsigned int, unsigned int, unsigned int,
+                        unsigned int, CUstream, void**, void**) {
+  return Load(Handle(function), kCode | kLocal);
+}
+CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned int, unsigned int,
+                             unsigned int, unsigned int, unsigned int,
+                             unsigned int, unsigned int, CUstream, void**,
+                             void**) {
+  return Load(Handle(function), kCode | kLocal);
+}
+CUresult cuLaunchKernelEx(const CUlaunchConfig*, CUfunction function, void**,
+                          void**) {
+  return Load(Handle(function), kCode | kLocal);
+}
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig*, CUfunction function,
+                               void**, void**) {
+  return Load(Handle(function), kCode | kLocal);
+}
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int,
+                                   unsigned int, unsigned int, unsigned int,
+                                   unsigned int, unsigned int, unsigned int,
+                                   CUstream, void**) {
+  return Load(Handle(function), kCode | kLocal);
+}
+CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned int,
+                                        unsigned int, unsigned int,
+                                        unsigned int, unsigned int,
+                                        unsigned int, unsigned int, CUstream,
+                                        void**) {
+  return Load(Handle(function), kCode | kLocal);
+}
+CUresult cuStreamCreate(CUstream* out, unsigned int) { return NewStream(out); }
+CUresult cuStreamCreateWithPriority(CUstream* out, unsigned int, int) {
+  return NewStream(out);
+}
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int) {
+  return Load(Handle(peer), kCode);
 }
 
 // ---- arrays: every texel one byte wide times its channels ----

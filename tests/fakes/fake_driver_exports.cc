@@ -85,4 +85,15 @@ namespace dstrace::fakes::exported {
   }
 #include "tests/fakes/fake_driver_extra.inc"
 
+// What another library may ask without a context.
+extern "C" FAKE_EXPORT int FakeDriverFigures(int device, uint64_t* used,
+                                             uint64_t* total) {
+  State& state = State::Get();
+  const std::lock_guard lock(state.mutex);
+  if (device < 0 || device >= state.device_count) return kInvalidDevice;
+  *used = state.devices[device].used;
+  *total = state.total_bytes;
+  return kOk;
+}
+
 }  // namespace dstrace::fakes::exported
