@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/cupti_check.h"
+
+#include "analyzer/model/build_run.h"
+#include "gtest/gtest.h"
+#include "tests/support/vector_source.h"
+
+namespace dstrace::model {
+namespace {
+
+using dstrace::testing::VectorSource;
+
+DeviceEvent Made(uint64_t time, DeviceKind kind, uint64_t size,
+                 int result = 0) {
+  return {.time = time,
+          .kind = kind,
+          .address = time,
+          .size = size,
+          .result = result};
+}
+
+CuptiTotals Totals(uint64_t time) { return {.time = time, .version = 130001}; }
+
+TEST(CuptiCounter, NothingRanWithoutTotals) {
+  CuptiCounter counter;
+  counter.Add(Made(1, DeviceKind::kAlloc, 10));
+  EXPECT_FALSE(counter.check().ran);
+  EXPECT_EQ(counter.check().hooks.device.count, 0U);
+}
+
+TEST(CuptiCounter, CountsBetweenTheFirstTotalsAndTheLast) {
+  CuptiCounter counter;
+  counter.Add(Made(1, DeviceKind::kAlloc, 10));  // before CUPTI
+  counter.Add(Totals(2));
+  counter.Add(Made(3, DeviceKind::kAlloc, 20));
+  counter.Add(Made(4, DeviceKind::kPoolAlloc, 30));
+  CuptiTotals last = Totals(5);
+  last.kinds[3] = {2, 50, 1, 20};
+  counter.Add(last);
+  counter.Add(Made(6, DeviceKind::kAlloc, 40));  // after its last word
+
+  EXPECT_EQ(counter.check().cupti.device, (CuptiCheck::Sum{2, 50}));
+  EXPECT_EQ(counter.check().hooks.device, (CuptiCheck::Sum{2, 50}));
+}
+
+TEST(CuptiCounter, EachKindOfMemoryHasItsSum) {
+  CuptiCounter counter;
+  counter.Add(Totals(1));
+  counter.Add(Made(2, DeviceKind::kManagedAlloc, 1));
+  counter.Add(Made(3, DeviceKind::kHostAlloc, 2));
+  counter.Add(Made(4, DeviceKind::kArrayCreate, 3));
+  counter.Add(Made(5, DeviceKind::kPhysicalCreate, 4));
+  counter.Add(Made(6, DeviceKind::kFree, 0));
+  counter.Add(Made(7, DeviceKind::kAlloc, 99, /*result=*/2));  // failed
+  CuptiTotals last = Totals(8);
+  last.kinds[5] = {1, 1, 0, 0};
+  last.kinds[2] = {1, 2, 0, 0};
+  last.kinds[4] = {1, 3, 0, 0};
+  counter.Add(last);
+
+  const CuptiCheck& check = counter.check();
+  EXPECT_EQ(check.hooks.managed, check.cupti.managed);
+  EXPECT_EQ(check.hooks.pinned, check.cupti.pinned);
+  EXPECT_EQ(check.hooks.array, check.cupti.array);
+  EXPECT_EQ(check.hooks.physical, (CuptiCheck::Sum{1, 4}));
+  EXPECT_EQ(check.hooks.device.count, 0U);
+}
+
+TEST(CuptiCounter, ARunCarriesTheCheck) {
+  VectorSource source;
+  source.Add(Totals(1));
+  source.Add(Made(2, DeviceKind::kAlloc, 7));
+  CuptiTotals last = Totals(3);
+  last.kinds[3] = {1, 7, 0, 0};
+  last.dropped = 4;
+  last.stopped = true;
+  source.Add(last);
+
+  const auto run = BuildRun(source, {});
+
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_TRUE(run->cupti.ran);
+  EXPECT_TRUE(run->cupti.stopped);
+  EXPECT_EQ(run->cupti.dropped, 4U);
+  EXPECT_EQ(run->cupti.hooks.device, (CuptiCheck::Sum{1, 7}));
+}
+
+}  // namespace
+}  // namespace dstrace::model
