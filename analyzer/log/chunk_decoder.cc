@@ -45,6 +45,23 @@ model::EndKind EndKindOf(proto::End::Kind kind) {
 
 }  // namespace
 
+void FillDeviceEvent(const proto::DeviceEvent& from, model::DeviceEvent* to) {
+  to->kind = proto::DeviceEvent::Kind_IsValid(from.kind())
+                 ? static_cast<model::DeviceKind>(from.kind())
+                 : model::DeviceKind::kUnknown;
+  to->address = from.address();
+  to->size = from.size();
+  to->device = from.device();
+  to->handle = from.handle();
+  to->stream = from.stream();
+  to->pool = from.pool();
+  to->offset = from.offset();
+  to->flags = from.flags();
+  to->result = from.result();
+  to->free_bytes = from.free_bytes();
+  to->total_bytes = from.total_bytes();
+}
+
 void StringTable::Set(uint32_t id, std::string value, uint32_t id_limit) {
   if (id >= id_limit) return;
   if (id >= values_.size()) values_.resize(id + 1);
@@ -243,23 +260,10 @@ bool ChunkDecoder::DecodeDevice(std::span<const uint8_t> bytes) {
   proto::DeviceEvent& from = messages_->device;
   if (!Parse(&from, bytes) || !AdvanceTime(from.time())) return false;
   Stamp(device_, Record::kDeviceEvent);
-  device_.kind = proto::DeviceEvent::Kind_IsValid(from.kind())
-                     ? static_cast<model::DeviceKind>(from.kind())
-                     : model::DeviceKind::kUnknown;
+  FillDeviceEvent(from, &device_);
   device_.api = context_.strings->Get(from.api());
   device_.label = context_.strings->Get(from.label());
-  device_.address = from.address();
-  device_.size = from.size();
   device_.stack = Stack(from.stack());
-  device_.device = from.device();
-  device_.handle = from.handle();
-  device_.stream = from.stream();
-  device_.pool = from.pool();
-  device_.offset = from.offset();
-  device_.flags = from.flags();
-  device_.result = from.result();
-  device_.free_bytes = from.free_bytes();
-  device_.total_bytes = from.total_bytes();
   return true;
 }
 

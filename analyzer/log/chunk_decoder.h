@@ -18,7 +18,14 @@
 #include "analyzer/log/varint.h"
 #include "analyzer/model/events.h"
 
+namespace dstrace::proto {
+class DeviceEvent;
+}  // namespace dstrace::proto
+
 namespace dstrace::log {
+
+// All of an event but time, thread, stack and text.
+void FillDeviceEvent(const proto::DeviceEvent& from, model::DeviceEvent* to);
 
 // Fields of Records in proto/trace.proto.
 enum class Record : uint32_t {
@@ -41,6 +48,12 @@ enum class Record : uint32_t {
   kMark = 17,
   kEnd = 18,
   kCuptiTotals = 20,
+  kCheckpoint = 21,
+  kLiveTensor = 22,
+  kLiveEvent = 23,
+  kLiveSample = 24,
+  kLiveTotals = 25,
+  kHistory = 26,
 };
 
 // Strings of a trace by id; what is not there is empty.

@@ -2,11 +2,14 @@
 #include "analyzer/log/trace_reader.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analyzer/log/history_filter.h"
 #include "analyzer/log/liveness.h"
 #include "analyzer/log/merge.h"
 
@@ -35,6 +38,22 @@ struct TraceReader::Survey : model::EventVisitor {
   std::vector<std::string> notes;
 };
 
+// Everything of a trace that is not an event.
+class RecordRouter : public RecordSink {
+ public:
+  RecordRouter(Definitions& definitions, Checkpoint& checkpoint)
+      : definitions_(definitions), checkpoint_(checkpoint) {}
+
+  bool OnRecord(Record record, std::span<const uint8_t> bytes) override {
+    return Checkpoint::Takes(record) ? checkpoint_.OnRecord(record, bytes)
+                                     : definitions_.OnRecord(record, bytes);
+  }
+
+ private:
+  Definitions& definitions_;
+  Checkpoint& checkpoint_;
+};
+
 TraceReader::TraceReader(File file)
     : file_(std::move(file)), definitions_(file_.size()) {}
 
@@ -55,7 +74,8 @@ absl::Status TraceReader::Load() {
   survey.notes = std::move(index->notes);
   DecodeContext context;
   context.strings = &definitions_.strings();
-  context.sink = &definitions_;
+  RecordRouter router(definitions_, checkpoint_);
+  context.sink = &router;
   ChunkDecoder decoder(context);
   for (ChunkInfo& chunk : chunks_) {
     const absl::Status status = SurveyChunk(decoder, chunk, survey);
@@ -76,7 +96,13 @@ absl::Status TraceReader::Load() {
 absl::Status TraceReader::SurveyChunk(ChunkDecoder& decoder, ChunkInfo& chunk,
                                       Survey& survey) {
   const absl::Status status = LoadChunk(file_, chunk, decoder);
+  if (absl::IsAborted(status)) {
+    survey.notes.emplace_back(status.message());
+    chunk.committed = 0;
+    return absl::OkStatus();
+  }
   if (!status.ok()) return status;
+  checkpoint_.BeginChunk();
   uint64_t last = chunk.first_time;
   ChunkDecoder::Result result = ChunkDecoder::Result::kEnd;
   while ((result = decoder.Next()) == ChunkDecoder::Result::kEvent) {
@@ -149,6 +175,14 @@ void TraceReader::FillFacts(const Survey& survey) {
   }
   process.duration_ns =
       survey.last_time > start_time_ ? survey.last_time - start_time_ : 0;
+  if (const uint64_t start = checkpoint_.history_start(); start != 0) {
+    facts_.history_start_ns = start - std::min(start, start_time_);
+    live_ = checkpoint_.Take(definitions_.strings(),
+                             static_cast<uint32_t>(facts_.stacks.stacks.size()),
+                             start_time_);
+  }
+  facts_.log_limit_bytes = checkpoint_.limit_bytes();
+  facts_.tracer_bytes = checkpoint_.tracer_bytes();
   process.end = model::EndKind::kKilled;
   if (survey.ended) {
     process.end = survey.end.kind;
@@ -163,8 +197,33 @@ absl::Status TraceReader::Replay(model::EventVisitor& visitor) const {
   context.strings = &definitions_.strings();
   context.stack_count = static_cast<uint32_t>(facts_.stacks.stacks.size());
   context.start_time = start_time_;
-  return MergeChunks(file_, chunks_, context, visitor);
+  if (checkpoint_.history_start() == 0) {
+    return MergeChunks(file_, chunks_, context, visitor);
+  }
+  HistoryFilter filter(live_, facts_.history_start_ns, visitor);
+  const absl::Status status = MergeChunks(file_, chunks_, context, filter);
+  filter.Finish();
+  return status;
 }
+
+namespace {
+
+// A file with a limit may write a chunk's place again while it is read: the
+// chunk then begins otherwise, or has another sequence number.
+absl::StatusOr<bool> IsStillThere(const File& file, const ChunkInfo& chunk) {
+  constexpr uint64_t kHeaderBytes = 46;
+  constexpr size_t kSequence = 18;
+  // Of another layout, and not of a file that is being written.
+  if (chunk.payload_offset - chunk.offset != kHeaderBytes) return true;
+  std::array<uint8_t, kHeaderBytes> header{};
+  const auto got = file.ReadAt(chunk.offset, header);
+  if (!got.ok()) return got.status();
+  uint32_t sequence = 0;
+  std::memcpy(&sequence, header.data() + kSequence, sizeof sequence);
+  return header[0] == (1 << 3 | kWireLen) && sequence == chunk.sequence;
+}
+
+}  // namespace
 
 absl::Status LoadChunk(const File& file, const ChunkInfo& chunk,
                        ChunkDecoder& decoder) {
@@ -175,6 +234,14 @@ absl::Status LoadChunk(const File& file, const ChunkInfo& chunk,
     return absl::DataLossError(
         absl::StrCat(file.Where(chunk.payload_offset + *got),
                      ": the file became shorter while it was being read"));
+  }
+  const auto still_there = IsStillThere(file, chunk);
+  if (!still_there.ok()) return still_there.status();
+  if (!*still_there) {
+    return absl::AbortedError(
+        absl::StrCat(file.Where(chunk.offset),
+                     ": written again while it was being read; the trace has a "
+                     "limit and its program still runs: read a copy"));
   }
   decoder.Begin(chunk);
   return absl::OkStatus();

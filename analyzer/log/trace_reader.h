@@ -19,6 +19,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "analyzer/log/checkpoint.h"
 #include "analyzer/log/chunk_decoder.h"
 #include "analyzer/log/chunk_index.h"
 #include "analyzer/log/definitions.h"
@@ -56,6 +57,8 @@ class TraceReader : public model::EventSource {
 
   File file_;
   Definitions definitions_;
+  Checkpoint checkpoint_;
+  LiveEvents live_;  // at the start of the history
   std::vector<ChunkInfo> chunks_;
   model::TraceFacts facts_;
   uint64_t start_time_ = 0;  // CLOCK_MONOTONIC

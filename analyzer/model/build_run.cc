@@ -136,6 +136,12 @@ absl::Status Builder::CheckRequest() const {
         absl::StrFormat("%s is after the end of the trace at %.9gs",
                         NameOf(options_.at), static_cast<double>(end) / 1e9));
   }
+  const uint64_t start = source_.facts().history_start_ns;
+  if (options_.at.kind == At::Kind::kTime && options_.at.time_ns < start) {
+    return absl::OutOfRangeError(
+        absl::StrFormat("%s is before the history, which starts at %.9gs",
+                        NameOf(options_.at), static_cast<double>(start) / 1e9));
+  }
   return absl::OkStatus();
 }
 
@@ -234,6 +240,9 @@ void Builder::FillRun(Run* run) {
   run->notes = std::move(facts.notes);
   run->event_count = facts.event_count;
   run->file_bytes = facts.file_bytes;
+  run->history_start_ns = facts.history_start_ns;
+  run->log_limit_bytes = facts.log_limit_bytes;
+  run->tracer_bytes = facts.tracer_bytes;
   if (const uint64_t more = totals_.dropped_failures(); more > 0) {
     run->notes.push_back(absl::StrCat(more, " further failures not listed"));
   }

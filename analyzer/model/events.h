@@ -122,6 +122,8 @@ struct TorchTotals {
   uint32_t torch_device = 0;
   uint64_t allocated = 0;
   uint64_t reserved = 0;
+  // Not a report of this instant but the last one before the history starts.
+  bool is_baseline = false;
 };
 
 struct OutOfMemory {
@@ -201,6 +203,11 @@ struct TraceFacts {
   std::vector<std::string> notes;
   uint64_t event_count = 0;
   uint64_t file_bytes = 0;
+  // A trace with a limit: what was live at the start of its history is told by
+  // events of the time it was made at, everything later by every event.
+  uint64_t history_start_ns = 0;  // 0: complete
+  uint64_t log_limit_bytes = 0;   // 0: none
+  uint64_t tracer_bytes = 0;      // the recorder's own memory; 0: not told
 };
 
 // A trace that can be read more than once; each replay gives the same events

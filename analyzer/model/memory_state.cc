@@ -121,6 +121,7 @@ int MemoryState::Apply(const TorchTotals& event) {
   const int index = DeviceOfTensor(event.torch_device);
   PerDevice& device = Slot(index);
   device.reported_reserved = event.reserved;
+  if (event.is_baseline) return index;
   if (device.check_waits) SettleCheck(index, device.check_thread);
   CompareReserved(index, event, device.check);
   ++device.check.reports;

@@ -245,6 +245,11 @@ struct Run {
   std::vector<std::string> notes;  // reader's remarks: truncated tail, ...
   uint64_t event_count = 0;
   uint64_t file_bytes = 0;
+  // A trace with a limit (DSTRACE_LOG_LIMIT) tells of all that was live at this
+  // time, and of everything since; peaks are of the time since. 0: complete.
+  uint64_t history_start_ns = 0;
+  uint64_t log_limit_bytes = 0;  // 0: none
+  uint64_t tracer_bytes = 0;     // the recorder's own memory; 0: not told
   // Frees of addresses that were not live in the trace.
   uint64_t unmatched_tensor_frees = 0;
   uint64_t unmatched_device_frees = 0;

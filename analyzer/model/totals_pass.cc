@@ -40,7 +40,8 @@ TotalsPass::TotalsPass(const TraceFacts& facts, int default_device,
                        const BuildOptions& options)
     : StateReplay(facts.stacks, default_device),
       options_(options),
-      duration_ns_(facts.process.duration_ns) {
+      duration_ns_(facts.process.duration_ns),
+      history_start_ns_(facts.history_start_ns) {
   if (options.at.kind == At::Kind::kTime) {
     requested_ = Place{0, options.at.time_ns};
   }
@@ -71,6 +72,8 @@ bool TotalsPass::After(uint64_t time_ns, int device) {
   DeviceTrack& track = Track(device);
   const Level level = state_.LevelOf(device);
   track.timeline.Update(time_ns, level);
+  // Of the time before, only what outlived it is known.
+  if (time_ns < history_start_ns_) return true;
   if (level.used > track.peak_used ||
       (level.used == track.peak_used && level.live > track.peak_live)) {
     track.peak_used = level.used;

@@ -71,6 +71,7 @@ class TotalsPass : public StateReplay<TotalsPass> {
 
   const BuildOptions& options_;
   const uint64_t duration_ns_;
+  const uint64_t history_start_ns_;
   std::map<int, DeviceTrack> devices_;
   std::vector<DeviceTrack*> tracks_;  // by index + 1; a fast way to `devices_`
   std::vector<Failure> failures_;

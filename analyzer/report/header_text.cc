@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -66,6 +67,32 @@ std::string LossText(const Run& run) {
                        : absl::StrCat("LOST: ", absl::StrJoin(parts, ", "));
 }
 
+std::string HistoryText(const Run& run) {
+  if (run.log_limit_bytes == 0) return "";
+  std::string out = absl::StrCat("limit ", Bytes(run.log_limit_bytes));
+  if (run.file_bytes > run.log_limit_bytes) {
+    absl::StrAppend(&out, " exceeded by ",
+                    Bytes(run.file_bytes - run.log_limit_bytes),
+                    " for what was live, open and defined");
+  }
+  if (run.tracer_bytes > 0) {
+    absl::StrAppend(&out, "; the recorder itself had ", Bytes(run.tracer_bytes),
+                    " of memory mapped");
+  }
+  if (run.history_start_ns == 0)
+    return absl::StrCat("history complete (", out, ")");
+  const std::time_t seconds = static_cast<std::time_t>(
+      (run.process.start_real_ns + run.history_start_ns) / 1'000'000'000);
+  std::tm utc{};
+  char clock[16] = {};
+  if (gmtime_r(&seconds, &utc) != nullptr) {
+    std::strftime(clock, sizeof clock, "%H:%M:%S", &utc);
+  }
+  return absl::StrCat("history complete since ", clock, " UTC, ",
+                      Duration(run.history_start_ns), " after the start (", out,
+                      "); what was live then is known with its stacks");
+}
+
 bool RanOutOfMemory(const Run& run) {
   return std::any_of(
       run.failures.begin(), run.failures.end(),
@@ -118,6 +145,9 @@ std::string HeaderText(const Run& run, size_t width, const Style& style) {
                    "; ended: ", end),
       width, "  "));
   if (!losses.empty()) line(style.Red(Wrap(losses, width, "  ")));
+  if (const std::string history = HistoryText(run); !history.empty()) {
+    line(Wrap(history, width, "  "));
+  }
   if (const std::string cupti = CuptiText(run.cupti); !cupti.empty()) {
     const std::string text = Wrap(cupti, width, "  ");
     line(CuptiAgrees(run.cupti) ? text : style.Red(text));
