@@ -274,7 +274,9 @@ void FindLoadLive(const CauseInputs& in, std::vector<Finding>* findings) {
       absl::StrFormat("end of load: %s alive, %s expected",
                       ShowGib(*load->live), ShowGib(in.expected.load_live)));
   for (const TagGroup& group : groups) {
-    if (group.tag == Tag::kShardedWeights) continue;
+    bool explained = group.tag == Tag::kShardedWeights ||
+                     group.tag == Tag::kTiedHead || group.bytes < kGib / 1024;
+    if (explained) continue;
     for (std::string& line : ShowRows(group)) {
       finding.evidence.push_back(std::move(line));
     }

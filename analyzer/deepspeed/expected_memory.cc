@@ -65,9 +65,36 @@ class Model {
       out_.shard_elements += part;
       open += part;
       largest = std::max(largest, open);
-      if (open >= set_.sub_group_size) open = 0;
+      if (open < set_.sub_group_size) continue;
+      sub_groups_.push_back(open);
+      open = 0;
     }
+    if (open > 0) sub_groups_.push_back(open);
     out_.sub_group_elements = set_.stage == 3 ? largest : out_.shard_elements;
+  }
+
+  // What the states and temporaries of the optimizer's first step need at
+  // most: it takes the sub-groups one after the other. Without the sizes of
+  // the parameters the last one counts as a full one.
+  int64_t FirstStep(int64_t temporaries) const {
+    if (set_.stage != 3 || sub_groups_.empty()) {
+      return 8 * out_.shard_elements + temporaries * out_.sub_group_elements;
+    }
+    int64_t states = 0;
+    int64_t most = 0;
+    for (int64_t group : sub_groups_) {
+      states += 8 * group;
+      most = std::max(most, states + temporaries * group);
+    }
+    return most;
+  }
+
+  // Buffers alive at once while one parameter is gathered. Before 0.12.4 torch
+  // makes a third one, a flattened copy, and drops it before DeepSpeed makes
+  // its last: it stays in the allocator.
+  int64_t LiveGather() const {
+    return std::min(GatherBuffers(), 2) * width_ *
+           in_.shape.largest_parameter();
   }
 
   // Full-size buffers that one gather of one parameter needs.
@@ -99,15 +126,17 @@ class Model {
           "partition of the output head before "
           "it was tied",
           head, true, absl::StrFormat("%d x head / partitions", width_),
-          "_partition_param; kept by closures on the replaced parameter");
+          "_partition_param; its autograd history keeps the replaced "
+          "parameter");
     }
-    int64_t gather = GatherBuffers() * width_ * in_.shape.largest_parameter();
+    int64_t gather = LiveGather();
     if (gather > 0) {
       Add(Phase::kLoad, Tag::kCheckpointGather,
           "gather of the largest "
           "parameter",
           gather, false,
-          absl::StrFormat("%d x %d x largest", GatherBuffers(), width_),
+          absl::StrFormat("%d x %d x largest", std::min(GatherBuffers(), 2),
+                          width_),
           GatherBuffers() == 1 ? "_allgather_params_sequential"
                                : "_allgather_params "
                                  "(runtime/zero/partition_parameters.py:1614)")
@@ -159,11 +188,23 @@ class Model {
           head, true, absl::StrFormat("%d x head / partitions", width_),
           "left from loading");
     }
+    int64_t gather = weights_on_gpu_ ? LiveGather() : 0;
+    if (gather > 0) {
+      Add(phase, Tag::kGatheredParameters,
+          "gather of each parameter for its "
+          "hooks",
+          gather, false,
+          absl::StrFormat("%d x %d x largest", std::min(GatherBuffers(), 2),
+                          width_),
+          "create_reduce_and_remove_grad_hooks (runtime/zero/stage3.py:1037)")
+          .upper_bound = true;
+    }
     int64_t states = head + flat + on * 12 * n;
     out_.initialize_steady = states + bucket + on * set_.grad_bytes * n;
-    out_.optimizer_build_peak = states + on * 4 * s + t * s;
+    out_.optimizer_build_peak =
+        head + flat + on * (4 * n + 4 * s + FirstStep(t));
     out_.initialize_peak =
-        std::max(out_.optimizer_build_peak, out_.initialize_steady);
+        std::max(out_.optimizer_build_peak, out_.initialize_steady + gather);
   }
 
   void TrainStage3() {
@@ -285,6 +326,7 @@ class Model {
   const MemoryInputs& in_;
   const Settings& set_;
   ExpectedMemory out_;
+  std::vector<int64_t> sub_groups_;  // of one rank, where sizes are known
   int64_t partitions_ = 1;
   int64_t width_ = 2;
   bool states_on_gpu_ = true;

@@ -157,10 +157,10 @@ Tag ClassifyStack(const std::vector<std::string>& frames) {
     Tag tag = ClassifyOptimizerStep(frames);
     if (tag != Tag::kOther) return tag;
   }
-  if (HasAny(frames,
-             {"fetch_sub_module", "__all_gather_params",
-              "_flat_all_gather_with_coalescing_manager",
-              "_hierarchical_all_gather_params", "all_gather_coalesced"})) {
+  if (HasAny(frames, {"fetch_sub_module", "__all_gather_params",
+                      "_flat_all_gather_with_coalescing_manager",
+                      "_hierarchical_all_gather_params", "all_gather_coalesced",
+                      "create_reduce_and_remove_grad_hooks"})) {
     return Tag::kGatheredParameters;
   }
   Tag tag = ClassifyInitialize(frames);

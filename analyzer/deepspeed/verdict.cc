@@ -22,6 +22,10 @@ class Comparison {
 
   std::vector<ComparedRow> Run() {
     for (Phase phase : kPhases) {
+      // What the run never reached is not compared.
+      if (!measured_.phases.empty() && measured_.Find(phase) == nullptr) {
+        continue;
+      }
       Tags(phase, true);
       Tags(phase, false);
       Totals(phase);
@@ -52,7 +56,8 @@ class Comparison {
     }
     for (const TagGroup& group : groups) {
       bool known = std::find(done.begin(), done.end(), group.tag) != done.end();
-      if (known || !persistent) continue;
+      constexpr int64_t kTooSmall = 1 << 20;
+      if (known || !persistent || group.bytes < kTooSmall) continue;
       ComparedRow row{phase, TagName(group.tag), std::nullopt, group.bytes, {}};
       row.evidence = ShowRows(group, 1);
       rows_.push_back(std::move(row));

@@ -92,16 +92,20 @@ TEST(ExpectedMemory, OfBloomOnTwoIsWithinOnePercentOfTheMeasuredRun) {
   EXPECT_NEAR(memory.rows[0].bytes / kMib, 6741, 2);
   EXPECT_NEAR(memory.load_live / kMib, 7722, 0.01 * 7722);
   EXPECT_NEAR(memory.initialize_steady / kMib, 55872, 0.01 * 55872);
+  // The trace's own highest point, in create_reduce_and_remove_grad_hooks, and
+  // the one while the optimizer is built.
+  EXPECT_NEAR(memory.initialize_peak / kMib, 59787, 0.01 * 59787);
+  EXPECT_NEAR(memory.optimizer_build_peak / kMib, 53966, 0.01 * 53966);
 }
 
-TEST(ExpectedMemory, LoadGathersThreeThenTwoThenOneCopies) {
+TEST(ExpectedMemory, LoadHoldsTwoCopiesOfAGatherThenOne) {
   auto gather = [](Version version) {
     MemoryInputs inputs = Bloom7b1(4);
     inputs.settings.version = version;
     ExpectedMemory memory = ExpectMemory(inputs);
     return (memory.load_peak - memory.load_live) / kGib;
   };
-  EXPECT_NEAR(gather({0, 10, 1}), 5.74, 0.01);
+  EXPECT_NEAR(gather({0, 10, 1}), 2 * 1.914, 0.01);
   EXPECT_NEAR(gather({0, 12, 4}), 2 * 1.914, 0.01);
   EXPECT_NEAR(gather({0, 18, 5}), 1.914, 0.01);
 }
