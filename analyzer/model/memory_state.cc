@@ -189,7 +189,7 @@ uint64_t MemoryState::TorchLive(int device) const {
 
 Level MemoryState::LevelOf(int device) const {
   Level level;
-  level.live = TorchLive(device);
+  level.live = tensor_layer_.live_bytes(device);
   level.reserved = TorchReserved(device);
   const PerDevice* const state = Find(device);
   const uint64_t bytes = device_layer_.bytes(device);

@@ -49,15 +49,18 @@ class Collector {
       } else if (holding.layer == model::Layer::kDevice &&
                  (holding.owner != "torch" || !tensors)) {
         Add(OwnerName(holding.owner), holding.stack, holding.bytes);
+      } else if (holding.layer == model::Layer::kCode) {
+        Add("CUDA code, local memory, streams", holding.stack, holding.bytes);
       }
     }
     const model::Ledger& ledger = snapshot.ledger;
-    if (tensors) {
+    if (tensors || ledger.torch_live > 0) {
       AddGroup("torch, cached (no tensor uses it)", ledger.torch_cached);
     }
-    if (ledger.residual > 0) {
+    const auto code = static_cast<int64_t>(ledger.code);
+    if (ledger.residual > code) {
       AddGroup("CUDA context and others",
-               static_cast<uint64_t>(ledger.residual));
+               static_cast<uint64_t>(ledger.residual - code));
     }
   }
 

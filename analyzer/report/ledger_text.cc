@@ -93,7 +93,7 @@ void Rows(Table& table, const std::vector<const Snapshot*>& snapshots,
       return it == l.libraries.end() ? 0 : static_cast<int64_t>(it->second);
     });
   }
-  table.Row("CUDA kernels' code, local memory, streams", false,
+  table.Row("CUDA code, local memory, streams", false,
             [](const Ledger& l) { return l.code; });
   const bool others = std::any_of(
       snapshots.begin(), snapshots.end(),
@@ -115,7 +115,7 @@ void Sum(Table& table, const std::vector<const Snapshot*>& snapshots) {
               [](const Ledger& l) { return Known(l) + l.residual; });
     return;
   }
-  table.Row("unexplained (not measured, later others)", true,
+  table.Row("unexplained (CUDA, later processes)", true,
             [](const Ledger& l) { return model::Unexplained(l); });
   table.Text("", [&](const Snapshot&) { return line; });
   table.Row("device used, as nvidia-smi shows it", true,

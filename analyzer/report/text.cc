@@ -140,13 +140,14 @@ class Writer {
                                  ? "at the end"
                                  : absl::StrCat("at ", snapshot.name);
     std::vector<Extra> extras;
-    if (TensorsSeen(device)) {
+    if (TensorsSeen(device) || ledger.torch_live > 0) {
       extras.push_back(
           {"torch's cache: no tensor uses it", ledger.torch_cached});
     }
-    if (ledger.residual > 0) {
+    const auto code = static_cast<int64_t>(ledger.code);
+    if (ledger.residual > code) {
       extras.push_back({"CUDA context and other processes",
-                        static_cast<uint64_t>(ledger.residual)});
+                        static_cast<uint64_t>(ledger.residual - code)});
     }
     if (!rows.empty() || ledger.torch_cached > 0) {
       Heading(absl::StrCat("Who holds it ", when, " (",

@@ -53,8 +53,10 @@ std::string Gap(const Ledger& ledger) {
   add(ledger.torch_cached, "torch's cache");
   for (const auto& [owner, bytes] : ledger.libraries)
     add(bytes, OwnerName(owner));
-  if (ledger.residual > 0) {
-    add(static_cast<uint64_t>(ledger.residual),
+  const auto code = static_cast<int64_t>(ledger.code);
+  add(ledger.code, "CUDA's code and streams");
+  if (ledger.residual > code) {
+    add(static_cast<uint64_t>(ledger.residual - code),
         "CUDA context and other processes");
   }
   if (small > 0) parts.emplace_back(small, "smaller parts");
@@ -171,8 +173,9 @@ void HolderSentences(const Ledger& ledger, const Row& row, uint64_t bytes,
   const uint64_t used = Used(ledger);
   const std::string opening =
       bytes * 2 > used ? "Most of it" : "The largest part";
-  const std::string kind = row.layer == model::Layer::kTensor
-                               ? "tensors"
+  const std::string kind = row.layer == model::Layer::kTensor ? "tensors"
+                           : row.layer == model::Layer::kCode
+                               ? "CUDA's code and streams"
                                : OwnerName(row.owner) + "'s own memory";
   // The row is the largest of its tag, not always nearly all of it.
   const std::string most =

@@ -76,12 +76,17 @@ View::View(const model::Run& run, const attribution::RuleSet& rules,
       frames_(std::move(frames)),
       attributor_(run.stacks, frames_, rules) {}
 
+// The ledger's live bytes do not tell: with the cudaMallocAsync backend they
+// are allocations from torch's pool.
 bool TensorsSeen(const model::Device& device) {
+  const auto holds_tensor = [](const model::Snapshot& snapshot) {
+    return std::any_of(
+        snapshot.holdings.begin(), snapshot.holdings.end(),
+        [](const auto& holding) { return holding.layer == Layer::kTensor; });
+  };
   return device.torch_check.reports > 0 ||
          std::any_of(device.snapshots.begin(), device.snapshots.end(),
-                     [](const auto& snapshot) {
-                       return snapshot.ledger.torch_live > 0;
-                     }) ||
+                     holds_tensor) ||
          std::any_of(device.timeline.begin(), device.timeline.end(),
                      [](const auto& point) { return point.torch_live > 0; });
 }
@@ -91,7 +96,7 @@ std::vector<Row> Holders(View& view, const model::Device& device,
   const bool segments = !TensorsSeen(device);
   return Group(view, snapshot.holdings, [&](const model::Holding& holding) {
     if (holding.layer != Layer::kDevice) {
-      return holding.layer == Layer::kTensor;
+      return holding.layer == Layer::kTensor || holding.layer == Layer::kCode;
     }
     return segments || holding.owner != "torch";
   });

@@ -50,6 +50,70 @@ TEST_F(DeviceLayerTest, CountsAllocationsUntilTheirFree) {
   EXPECT_FALSE(layer_.seen(0));
 }
 
+TEST_F(DeviceLayerTest, APoolKeepsWhatIsFreedIntoIt) {
+  const auto alloc = [&](uint64_t address, uint64_t size, uint64_t reserved) {
+    Apply({.kind = DeviceKind::kPoolAlloc,
+           .device = 0,
+           .address = address,
+           .size = size,
+           .pool = 0x77,
+           .offset = reserved});
+  };
+  alloc(0x1000, kMiB, 32 * kMiB);
+  alloc(0x2000, 2 * kMiB, 32 * kMiB);
+  EXPECT_EQ(layer_.bytes(0), 32 * kMiB);
+  EXPECT_EQ(layer_.owner_bytes(0, kOwnerUnknown), 32 * kMiB);
+  EXPECT_EQ(layer_.pool_bytes(0, kOwnerUnknown), 3 * kMiB);
+
+  Apply({.kind = DeviceKind::kPoolFree, .address = 0x1000});
+  EXPECT_EQ(layer_.bytes(0), 32 * kMiB);
+  EXPECT_EQ(layer_.pool_bytes(0, kOwnerUnknown), 2 * kMiB);
+
+  alloc(0x3000, 40 * kMiB, 64 * kMiB);
+  EXPECT_EQ(layer_.bytes(0), 64 * kMiB);
+
+  Apply({.kind = DeviceKind::kPoolFree, .address = 0x3000});
+  Apply({.kind = DeviceKind::kPoolTrim, .pool = 0x77, .offset = 32 * kMiB});
+  EXPECT_EQ(layer_.bytes(0), 32 * kMiB);
+}
+
+TEST_F(DeviceLayerTest, APoolThatWasNeverAskedHoldsWhatIsLive) {
+  Apply({.kind = DeviceKind::kPoolAlloc,
+         .device = 0,
+         .address = 0x1000,
+         .size = kMiB});
+  EXPECT_EQ(layer_.bytes(0), kMiB);
+  Apply({.kind = DeviceKind::kPoolFree, .address = 0x1000});
+  EXPECT_EQ(layer_.bytes(0), 0U);
+}
+
+TEST_F(DeviceLayerTest, CodeIsCountedBesideAllocationsUntilItsUnload) {
+  const auto load = [&](uint64_t handle, uint64_t size) {
+    Apply({.kind = DeviceKind::kModuleLoad,
+           .device = 0,
+           .size = size,
+           .handle = handle});
+  };
+  load(1, 4 * kMiB);
+  load(2, 2 * kMiB);
+  load(3, 0);
+  EXPECT_EQ(layer_.code_bytes(0), 6 * kMiB);
+  EXPECT_EQ(layer_.bytes(0), 0U);
+
+  // Its own 4 MiB and one of the kernels loaded from it.
+  Apply({.kind = DeviceKind::kModuleUnload,
+         .device = 0,
+         .size = 5 * kMiB,
+         .handle = 1});
+  EXPECT_EQ(layer_.code_bytes(0), kMiB);
+
+  Apply({.kind = DeviceKind::kContextDestroy,
+         .device = 0,
+         .flags = 1,
+         .api = "cuDevicePrimaryCtxReset_v2"});
+  EXPECT_EQ(layer_.code_bytes(0), 0U);
+}
+
 TEST_F(DeviceLayerTest, FailedCallsChangeNothing) {
   Apply({.kind = DeviceKind::kAlloc,
          .device = 0,
