@@ -68,7 +68,10 @@ bool MayBeOurs(const char* name) noexcept {
 void* WrapFound(Hook hook, void* found, const void* caller) noexcept {
   void* real = RealOf(hook, caller);
   if (real == nullptr) real = OfferReal(hook, found);
-  return real == found ? WrapperOf(hook) : found;
+  // There is one driver: what cuGetProcAddress has told before may lie at
+  // another address and is the same function.
+  const bool same = real == found || Info(hook).layer == Layer::kDriver;
+  return same ? WrapperOf(hook) : found;
 }
 
 DstraceAnswer FindOurs(Hook hook, void* handle, const char* version,
