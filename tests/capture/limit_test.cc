@@ -286,7 +286,7 @@ TEST_F(LimitTest, KeepsDeviceMemoryOfTheFirstSecondForEver) {
 // an instant.
 TEST_F(LimitTest, IsValidAtAnyInstantWhilePlacesAreWrittenAgain) {
   const pid_t child = Start([] {
-    Churn churn(0, 1500000);
+    Churn churn(0, 400000);
     churn.Run();
   });
   int turned = 0;
