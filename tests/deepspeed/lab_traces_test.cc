@@ -20,8 +20,6 @@ using deepspeed::ComparedRow;
 using deepspeed::Finding;
 using deepspeed::MeasuredPhase;
 using deepspeed::Phase;
-using deepspeed::Tag;
-using deepspeed::TagGroup;
 
 constexpr int64_t kMib = 1 << 20;
 constexpr char kRoot[] = DSTRACE_SOURCE_ROOT;
