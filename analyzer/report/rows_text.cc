@@ -32,7 +32,11 @@ std::string RowText(View& view, const std::string& numbers, const Row& row,
   std::string out =
       absl::StrCat(style.Bold(numbers), Fit(row.story->asked_by, room), "\n");
   const std::string indent(kTextColumn, ' ');
-  const std::string meaning = Meaning(*row.story, row.owner);
+  std::string meaning = Meaning(*row.story, row.owner);
+  if (row.layer == model::Layer::kCode) {
+    meaning = absl::StrCat("CUDA code, local memory, streams: ",
+                           OwnerName(row.owner));
+  }
   if (!meaning.empty())
     absl::StrAppend(&out, indent, style.Dim(Fit(meaning, room)), "\n");
   if (options.stacks && !row.stacks.empty()) {
