@@ -27,6 +27,7 @@ constexpr char kRoot[] = DSTRACE_SOURCE_ROOT;
 struct LabRow {
   const char* trace;
   const char* config;
+  const char* model = "bloom_7b1.json";
 };
 
 std::string Path(const std::string& name) {
@@ -36,7 +37,7 @@ std::string Path(const std::string& name) {
 DeepspeedOptions OptionsOf(const LabRow& row) {
   DeepspeedOptions options;
   options.config = Path(std::string("tests/deepspeed/traces/") + row.config);
-  options.model_config = Path("examples/zero3_mics/bloom_7b1.json");
+  options.model_config = Path(std::string("examples/zero3_mics/") + row.model);
   options.check.version = {0, 10, 1};
   return options;
 }
@@ -57,6 +58,12 @@ const LabRow kLaunchBlocking{"tests/deepspeed/traces/launch_blocking.pb",
 const LabRow kNative{"tests/deepspeed/traces/native.pb", "mics.json"};
 const LabRow kNativePlain{"tests/deepspeed/traces/native_plain.pb",
                           "plain.json"};
+
+// One rank's share of 33B on 16 GPUs, on one GPU capped at 32 GiB.
+const LabRow kOom{"samples/zero3_oom.pb", "one_gpu_auto.json",
+                  "bloom_2b03.json"};
+const LabRow kOomFixed{"samples/zero3_oom_fixed.pb", "one_gpu_1e8.json",
+                       "bloom_2b03.json"};
 
 const ComparedRow* Row(const DeepspeedResult& result, Phase phase,
                        const std::string& name) {
@@ -166,6 +173,33 @@ TEST(LabTraces, ExplainsTheTensorsThatUnwaitedGathersKeepAlive) {
   EXPECT_EQ(
       deepspeed::FindRule(Compare(kOuter).verdict.findings, "unwaited-gathers"),
       nullptr);
+}
+
+TEST(OomTraces, NamesTheAdamTemporariesTheRequestAndTheChange) {
+  DeepspeedResult result = Compare(kOom);
+
+  ASSERT_FALSE(result.verdict.findings.empty());
+  const Finding& first = result.verdict.findings[0];
+  EXPECT_NE(first.message.find("initialize_optimizer_states"),
+            std::string::npos)
+      << first.message;
+  EXPECT_NE(first.message.find("3.75 GiB"), std::string::npos);
+  EXPECT_NE(first.change.find("\"sub_group_size\": 100000000"),
+            std::string::npos)
+      << first.change;
+  ASSERT_FALSE(first.evidence.empty());
+  EXPECT_NE(first.evidence[0].find("_multi_tensor_adam"), std::string::npos);
+}
+
+TEST(OomTraces, TheRunWithTheChangePeaksWithinThreePercentOfTheFormula) {
+  DeepspeedResult result = Compare(kOomFixed);
+
+  const ComparedRow* peak =
+      Row(result, Phase::kInitialize, "all tensors, peak");
+  ASSERT_NE(peak, nullptr);
+  ASSERT_TRUE(peak->expected && peak->measured);
+  EXPECT_LE(std::llabs(*peak->measured - *peak->expected) * 100,
+            *peak->expected * 3);
 }
 
 TEST(LabTraces, JsonAndTextOpenWithTheSameVerdict) {
