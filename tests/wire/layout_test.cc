@@ -92,6 +92,12 @@ TEST(Layout, FieldNumbersAreThoseOfTheProto) {
   EXPECT_EQ(number("end"), RecordField::kEnd);
   EXPECT_EQ(number("padding"), RecordField::kPadding);
   EXPECT_EQ(number("cupti_totals"), RecordField::kCuptiTotals);
+  EXPECT_EQ(number("checkpoint"), RecordField::kCheckpoint);
+  EXPECT_EQ(number("live_tensor"), RecordField::kLiveTensor);
+  EXPECT_EQ(number("live_event"), RecordField::kLiveEvent);
+  EXPECT_EQ(number("live_sample"), RecordField::kLiveSample);
+  EXPECT_EQ(number("live_totals"), RecordField::kLiveTotals);
+  EXPECT_EQ(number("history"), RecordField::kHistory);
 }
 
 }  // namespace

@@ -276,6 +276,52 @@ TEST(Records, CuptiTotalsAreTheBytesOfTheFormatsPage) {
                         26));
 }
 
+TEST(Records, WhatWasLiveKeepsItsNumbers) {
+  const auto records = Parse([](Encoder& out) {
+    PutCheckpoint(out, kHuge, 5);
+    PutLiveEvent(out, 7, {.time = kHuge, .kind = 8, .address = 9});
+    PutMemorySample(out, kHuge, 1, 2, 3, 2, RecordField::kLiveSample);
+    PutTorchTotals(out, kHuge, 0x101, 4, 5, RecordField::kLiveTotals);
+  });
+  EXPECT_EQ(records.checkpoint(0).time(), kHuge);
+  EXPECT_EQ(records.checkpoint(0).tracer_bytes(), 5u);
+  EXPECT_EQ(records.live_event(0).thread(), 7u);
+  EXPECT_EQ(records.live_event(0).event().time(), kHuge);
+  EXPECT_EQ(records.live_event(0).event().kind(), proto::DeviceEvent::MAP);
+  EXPECT_EQ(records.live_event(0).event().address(), 9u);
+  EXPECT_EQ(records.live_sample(0).time(), kHuge);
+  EXPECT_EQ(records.live_sample(0).total_bytes(), 3u);
+  EXPECT_EQ(records.live_totals(0).reserved(), 5u);
+  EXPECT_EQ(records.memory_sample_size() + records.torch_totals_size(), 0);
+}
+
+TEST(Records, ALiveTensorIsTheBytesOfTheFormatsPage) {
+  EXPECT_EQ(Encode([](Encoder& out) {
+              PutLiveTensor(out, {.age = 300,
+                                  .thread = 7,
+                                  .stack = 17,
+                                  .address = 0x200,
+                                  .size = 2048,
+                                  .device = 256});
+            }),
+            std::string("\xB2\x01\x0A\xAC\x02\x07\x11\x80\x04\x80\x10"
+                        "\x80\x02",
+                        13));
+}
+
+TEST(Records, AHistorySlotIsAWordThatCanBeStoredToInPlace) {
+  alignas(8) uint8_t buffer[kHistorySlotBytes];
+  Encoder out(buffer, buffer + sizeof buffer);
+  PutHistorySlot(out, 4 << 20);
+  ASSERT_TRUE(out.ok());
+  static_assert(kHistorySlotStart % 8 == 0);
+  std::memcpy(buffer + kHistorySlotStart, &kHuge, sizeof kHuge);
+  proto::Records records;
+  ASSERT_TRUE(records.ParseFromArray(buffer, sizeof buffer));
+  EXPECT_EQ(records.history(0).start(), kHuge);
+  EXPECT_EQ(records.history(0).limit(), 4u << 20);
+}
+
 TEST(Records, ALossSlotIsAWordThatCanBeAddedToInPlace) {
   alignas(8) uint8_t buffer[kLossSlotBytes];
   Encoder out(buffer, buffer + sizeof buffer);
