@@ -11,7 +11,7 @@
 //                             has a later time
 //
 // Order of locks: LogFile's room lock, these, PinnedLog's, LogFile's.
-// docs/design/0004-bounded-logs.md. Thread-safe. Off (and free) without a
+// docs/design/0005-bounded-logs.md. Thread-safe. Off (and free) without a
 // limit.
 
 #include <atomic>

@@ -9,7 +9,7 @@
 //
 // A checkpoint holds all that was live when it began, so once the history may
 // start there, whatever was closed before it is free. Docs:
-// docs/design/0004-bounded-logs.md. Pure bookkeeping: no file, no clock.
+// docs/design/0005-bounded-logs.md. Pure bookkeeping: no file, no clock.
 //
 // Thread-safety: none; LogFile holds its lock.
 

@@ -3,7 +3,7 @@
 is what an unlimited run of the same program has, stack by stack.
 
 E2E_LIMIT_EVENTS and E2E_LIMIT set the size; `100000000 256MiB` is the run of
-docs/design/0004-bounded-logs.md.
+docs/design/0005-bounded-logs.md.
 """
 import json
 import os

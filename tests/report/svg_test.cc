@@ -2,6 +2,7 @@
 #include "analyzer/report/svg.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <set>
@@ -40,13 +41,16 @@ size_t Nodes(const std::vector<FoldedStack>& stacks) {
 
 // Parsed by a real XML parser, which Python brings.
 int XmlStatus(const std::string& svg) {
-  const std::string path = ::testing::TempDir() + "dstrace_svg_test.svg";
+  const std::string path = ::testing::TempDir() + "dstrace_svg_test_" +
+                           std::to_string(getpid()) + ".svg";
   std::ofstream(path, std::ios::binary) << svg;
-  return std::system((std::string(DSTRACE_PYTHON) +
-                      " -c 'import sys, xml.dom.minidom; "
-                      "xml.dom.minidom.parse(sys.argv[1])' " +
-                      path)
-                         .c_str());
+  const int status = std::system((std::string(DSTRACE_PYTHON) +
+                                  " -c 'import sys, xml.dom.minidom; "
+                                  "xml.dom.minidom.parse(sys.argv[1])' " +
+                                  path)
+                                     .c_str());
+  unlink(path.c_str());
+  return status;
 }
 
 TEST(Svg, HoldsEveryFrame) {
