@@ -148,7 +148,9 @@ std::string HeaderText(const Run& run, size_t width, const Style& style) {
   if (const std::string history = HistoryText(run); !history.empty()) {
     line(Wrap(history, width, "  "));
   }
-  if (const std::string cupti = CuptiText(run.cupti); !cupti.empty()) {
+  // With recycled history the hooks' side of the count is not whole.
+  if (const std::string cupti = CuptiText(run.cupti);
+      !cupti.empty() && run.history_start_ns == 0) {
     const std::string text = Wrap(cupti, width, "  ");
     line(CuptiAgrees(run.cupti) ? text : style.Red(text));
   }
