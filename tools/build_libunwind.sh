@@ -67,7 +67,11 @@ fetch() {
   # Third-party archives may have no sources: their errors do not matter as
   # long as libunwind itself arrives.
   apt-get "${apt_options[@]}" update || true
-  (cd "$work/src" && apt-get "${apt_options[@]}" source --only-source libunwind)
+  cd "$work/src"
+  apt-get "${apt_options[@]}" source --only-source libunwind ||
+    # Mirrors may lack the packaging; the upstream part is all that is built.
+    { apt-get "${apt_options[@]}" source --only-source --tar-only libunwind &&
+      tar -xf libunwind_*.orig.tar.*z; }
 }
 
 # unw_flush_cache() leaves the per-thread cache of traced frames alone, so after
@@ -153,7 +157,7 @@ build() {
 }
 
 echo "build_libunwind: building the distribution's libunwind (source package) into $prefix"
-fetch >"$log" 2>&1 && compgen -G "$work/src/libunwind-*/configure.ac" >/dev/null || {
+(fetch) >"$log" 2>&1 && compgen -G "$work/src/libunwind-*/configure.ac" >/dev/null || {
   tail -n 15 "$log" >&2
   die "could not fetch the libunwind source package"
 }
