@@ -11,16 +11,18 @@
 
 #include "tests/fakes/fake_torch.h"
 
-namespace {
-
-constexpr size_t kForEver = 300;
-constexpr size_t kDepth = 64;  // activations of a step
-
-[[gnu::noinline]] void* AllocateParameter(size_t bytes) {
+// Outside the unnamed namespace: its name is in the dynamic symbol table, so
+// stacks show it without debug files.
+extern "C" [[gnu::noinline]] void* AllocateParameter(size_t bytes) {
   void* const block = fake_torch_malloc(bytes);
   asm volatile("" ::: "memory");  // no tail call: this frame is in the stack
   return block;
 }
+
+namespace {
+
+constexpr size_t kForEver = 300;
+constexpr size_t kDepth = 64;  // activations of a step
 
 [[gnu::noinline]] void* AllocateActivation(size_t bytes) {
   void* const block = fake_torch_malloc(bytes);

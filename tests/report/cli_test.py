@@ -91,7 +91,7 @@ class Samples(unittest.TestCase):
             report = json.loads(run(sample, "--format", "json").stdout)
             used = sum(snapshot["ledger"]["device_used"] for device in report["devices"]
                        for snapshot in device["snapshots"]
-                       if snapshot["name"] == "peak" and snapshot["ledger"]["residual"] >= 0)
+                       if device["index"] >= 0 and snapshot["name"] == "peak" and snapshot["ledger"]["residual"] >= 0)
             folded = run(sample, "--format=folded").stdout.splitlines()
             if used:
                 self.assertEqual(sum(int(line.rsplit(" ", 1)[1]) for line in folded), used, sample)
