@@ -12,6 +12,9 @@ namespace {
 // A chunk's dictionary has this many slots; later literals get none.
 constexpr size_t kDictionarySlots = 4096;
 
+// A short literal counts in units of 512 bytes.
+constexpr int kShortLiteralShift = 9;
+
 constexpr uint8_t Tag(Record record) {
   return static_cast<uint8_t>(static_cast<uint32_t>(record) << 3 | kWireLen);
 }
@@ -92,7 +95,7 @@ void ChunkDecoder::Begin(const ChunkInfo& chunk) {
   end_ = at_ + std::min<size_t>(buffer_.size(), chunk.committed);
   time_ = chunk.first_time;
   thread_ = chunk.thread;
-  literal_address_ = 0;
+  literal_ = {};
   blocks_.clear();
 }
 
@@ -195,18 +198,33 @@ const uint8_t* ChunkDecoder::ReadBlock(const uint8_t* at, const uint8_t* end,
     *block = blocks_[slot - 1];
     return at;
   }
-  uint64_t address = 0;
-  uint64_t device = 0;
-  at = ReadVarint(at, end, &address);
+  at = ReadLiteral(at, end, block);
+  if (at == nullptr) return nullptr;
+  literal_ = *block;
+  if (blocks_.size() < kDictionarySlots) blocks_.push_back(*block);
+  return at;
+}
+
+// A literal that ends before its device is a short one.
+const uint8_t* ChunkDecoder::ReadLiteral(const uint8_t* at, const uint8_t* end,
+                                         Block* block) {
+  uint64_t zigzag = 0;
+  at = ReadVarint(at, end, &zigzag);
   if (at == nullptr) return nullptr;
   at = ReadVarint(at, end, &block->size);
   if (at == nullptr) return nullptr;
-  at = ReadVarint(at, end, &device);
-  if (at == nullptr || device > UINT32_MAX) return nullptr;
-  literal_address_ += static_cast<uint64_t>(UnZigZag(address));
-  block->address = literal_address_;
+  auto delta = static_cast<uint64_t>(UnZigZag(zigzag));
+  uint64_t device = literal_.device;
+  if (at == end) {
+    if (block->size >> (64 - kShortLiteralShift) != 0) return nullptr;
+    delta <<= kShortLiteralShift;
+    block->size <<= kShortLiteralShift;
+  } else {
+    at = ReadVarint(at, end, &device);
+    if (at == nullptr || device > UINT32_MAX) return nullptr;
+  }
+  block->address = literal_.address + delta;
   block->device = static_cast<uint32_t>(device);
-  if (blocks_.size() < kDictionarySlots) blocks_.push_back(*block);
   return at;
 }
 

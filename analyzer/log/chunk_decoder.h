@@ -133,6 +133,8 @@ class ChunkDecoder {
   bool DecodeEnd(std::span<const uint8_t> bytes);
   bool SwitchThread(std::span<const uint8_t> bytes);
   const uint8_t* ReadBlock(const uint8_t* at, const uint8_t* end, Block* block);
+  const uint8_t* ReadLiteral(const uint8_t* at, const uint8_t* end,
+                             Block* block);
   bool AdvanceTime(uint64_t delta);
   template <typename Event>
   void Stamp(Event& event, Record kind);
@@ -147,7 +149,7 @@ class ChunkDecoder {
   const uint8_t* end_ = nullptr;
   uint64_t time_ = 0;
   uint32_t thread_ = 0;
-  uint64_t literal_address_ = 0;
+  Block literal_;  // the last one of the chunk
   std::vector<Block> blocks_;
   std::unique_ptr<Messages> messages_;
 

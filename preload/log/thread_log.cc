@@ -8,38 +8,50 @@ namespace dstrace::log {
 namespace {
 
 // Block addresses are multiples of 512 and close together; the multiplier
-// (2^64 / golden ratio) spreads them over the high bits.
-uint32_t HashAddress(uint64_t address, uint32_t bits) noexcept {
-  return static_cast<uint32_t>(((address >> 4) * 0x9E3779B97F4A7C15u) >>
-                               (64 - bits));
+// (2^64 / golden ratio) spreads them over the high bits. The size is part of
+// the key: an allocator cuts the same place differently from step to step, and
+// each cut comes back.
+uint32_t HashBlock(uint64_t address, uint64_t size, uint32_t bits) noexcept {
+  const uint64_t key = (address >> 4) ^ size << 32 ^ size;
+  return static_cast<uint32_t>((key * 0x9E3779B97F4A7C15u) >> (64 - bits));
 }
 
 }  // namespace
 
 void BlockDictionary::Clear() noexcept {
   last_literal_ = 0;
+  last_device_ = 0;
   used_ = 0;
   std::memset(index_, 0, sizeof index_);
 }
 
 wire::BlockRef BlockDictionary::Refer(uint64_t address, uint64_t size,
                                       uint32_t device) noexcept {
-  uint32_t at = HashAddress(address, kIndexBits);
+  uint32_t at = HashBlock(address, size, kIndexBits);
   for (; index_[at] != 0; at = (at + 1) % kIndexSize) {
     const Slot& slot = slots_[index_[at] - 1];
-    if (slot.address != address) continue;
-    if (slot.size == size && slot.device == device) {
+    if (slot.address == address && slot.size == size && slot.device == device) {
       return {.slot_plus_one = index_[at]};
     }
-    break;  // the address is now another block: the newer one takes over
   }
   if (used_ < kSlots) {
     slots_[used_] = {address, size, device};
     index_[at] = static_cast<uint16_t>(++used_);
   }
-  const int64_t delta = static_cast<int64_t>(address - last_literal_);
+  return Literal(address, size, device);
+}
+
+wire::BlockRef BlockDictionary::Literal(uint64_t address, uint64_t size,
+                                        uint32_t device) noexcept {
+  const uint64_t delta = address - last_literal_;
+  const bool is_short =
+      device == last_device_ && (delta | size) % wire::kShortLiteralUnit == 0;
   last_literal_ = address;
-  return {.address_delta = delta, .size = size, .device = device};
+  last_device_ = device;
+  return {.address_delta = static_cast<int64_t>(delta),
+          .size = size,
+          .device = device,
+          .is_short = is_short};
 }
 
 bool ThreadLog::Commit(const wire::Encoder& record) noexcept {

@@ -46,9 +46,13 @@ class BlockDictionary {
   static constexpr uint32_t kIndexBits = 13;
   static constexpr uint32_t kIndexSize = 1u << kIndexBits;
 
+  wire::BlockRef Literal(uint64_t address, uint64_t size,
+                         uint32_t device) noexcept;
+
   uint64_t last_literal_;
+  uint32_t last_device_;
   uint32_t used_;
-  uint16_t index_[kIndexSize];  // slot + 1 by hash of address; 0 is empty
+  uint16_t index_[kIndexSize];  // slot + 1 by hash of the block; 0 is empty
   Slot slots_[kSlots];
 };
 

@@ -17,13 +17,22 @@
 
 namespace dstrace::wire {
 
-// A block named in full, or by its slot in the chunk's dictionary.
+// A block named in full (a literal), or by its slot in the chunk's dictionary.
 struct BlockRef {
   uint32_t slot_plus_one = 0;  // 0: literal
   int64_t address_delta = 0;   // to the literal before, in the same chunk
   uint64_t size = 0;
   uint32_t device = 0;  // type << 8 | index
+  // The literal's device is that of the one before, and `address_delta` and
+  // `size` are multiples of kShortLiteralUnit: neither device nor low bits are
+  // written.
+  bool is_short = false;
 };
+
+// Bytes. torch's CUDA allocator rounds every block to it (kMinBlockSize in
+// c10/cuda/CUDACachingAllocator.h).
+inline constexpr int kShortLiteralShift = 9;
+inline constexpr uint64_t kShortLiteralUnit = uint64_t{1} << kShortLiteralShift;
 
 // Upper bound of a tuple record: tag, length, seven varints.
 inline constexpr size_t kMaxTupleBytes = 2 + 7 * kMaxVarintBytes;
@@ -46,6 +55,10 @@ inline void PutTuple(Encoder& out, RecordField field, Put put) noexcept {
 inline uint8_t* WriteBlock(uint8_t* at, const BlockRef& block) noexcept {
   at = WriteVarint(at, block.slot_plus_one);
   if (block.slot_plus_one != 0) return at;
+  if (block.is_short) {
+    at = WriteVarint(at, ZigZag(block.address_delta >> kShortLiteralShift));
+    return WriteVarint(at, block.size >> kShortLiteralShift);
+  }
   at = WriteVarint(at, ZigZag(block.address_delta));
   at = WriteVarint(at, block.size);
   return WriteVarint(at, block.device);

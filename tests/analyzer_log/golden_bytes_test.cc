@@ -67,6 +67,23 @@ TEST(GoldenBytes, ALiteralBlockGetsASlotThatAFreeNames) {
                                       "305 7 free 1000+512 device 100"}));
 }
 
+TEST(GoldenBytes, AShortLiteralIsInUnitsOnTheDeviceOfTheOneBefore) {
+  const std::vector<std::string> lines =
+      Read(kHeader +
+           // alloc: +5 ns, stack 3, literal +0x1000, 512 bytes, CUDA 1
+           Literal("\x0a\x09\x05\x03\x00\x80\x40\x80\x04\x81\x02") +
+           // alloc: +1 ns, stack 3, short literal -2 units, 3 units
+           Literal("\x0a\x05\x01\x03\x00\x03\x03") +
+           // free: +1 ns, slot 1; free: +1 ns, short literal +4 units, 1 unit
+           Literal("\x12\x02\x01\x02") + Literal("\x12\x04\x01\x00\x08\x01"));
+
+  EXPECT_EQ(lines,
+            (std::vector<std::string>{"5 7 alloc 1000+512 device 101 stack 0",
+                                      "6 7 alloc c00+1536 device 101 stack 0",
+                                      "7 7 free c00+1536 device 101",
+                                      "8 7 free 1400+512 device 101"}));
+}
+
 TEST(GoldenBytes, LiteralsInFreesCountAsSlotsToo) {
   const std::vector<std::string> lines =
       Read(kHeader +

@@ -81,14 +81,20 @@ class MirrorDictionary {
   using Block = std::tuple<uint64_t, uint64_t, uint32_t>;
   Block Resolve(const wire::BlockRef& ref) {
     if (ref.slot_plus_one != 0) return slots_.at(ref.slot_plus_one - 1);
-    literal_ += static_cast<uint64_t>(ref.address_delta);
-    const Block block{literal_, ref.size, ref.device};
+    uint64_t delta = static_cast<uint64_t>(ref.address_delta);
+    Block block{0, ref.size, ref.device};
+    if (ref.is_short) {  // what is not written must be implied
+      delta = delta >> 9 << 9;
+      block = {0, ref.size >> 9 << 9, std::get<2>(literal_)};
+    }
+    std::get<0>(block) = std::get<0>(literal_) + delta;
+    literal_ = block;
     if (slots_.size() < BlockDictionary::kSlots) slots_.push_back(block);
     return block;
   }
 
  private:
-  uint64_t literal_ = 0;
+  Block literal_;
   std::vector<Block> slots_;
 };
 
@@ -99,9 +105,10 @@ TEST(BlockDictionary, AReaderThatMirrorsItResolvesEveryReference) {
     dictionary->Clear();
     MirrorDictionary mirror;
     for (int i = 0; i < 50000; ++i) {
-      const uint64_t address = 0x7f0000000000 + random() % 9000 * 512;
-      const uint64_t size = 512 * (1 + random() % 3);
-      const uint32_t device = 256 + random() % 2;
+      const uint64_t unit = random() % 8 == 0 ? 16 : 512;
+      const uint64_t address = 0x7f0000000000 + random() % 9000 * unit;
+      const uint64_t size = unit * (1 + random() % 3);
+      const uint32_t device = 256 + random() % 16 / 15;
       const wire::BlockRef ref = dictionary->Refer(address, size, device);
       ASSERT_EQ(mirror.Resolve(ref), std::make_tuple(address, size, device));
     }
@@ -116,6 +123,24 @@ TEST(BlockDictionary, ASecondMentionIsASlot) {
   EXPECT_EQ(dictionary->Refer(0x1000, 1024, 256).slot_plus_one, 0u)
       << "same address, another block";
   EXPECT_EQ(dictionary->Refer(0x1000, 1024, 256).slot_plus_one, 2u);
+  EXPECT_EQ(dictionary->Refer(0x1000, 512, 256).slot_plus_one, 1u)
+      << "a place that is cut in two ways keeps both";
+}
+
+TEST(BlockDictionary, ALiteralIsShortWhereDeviceAndLowBitsAreImplied) {
+  auto dictionary = std::make_unique<BlockDictionary>();
+  dictionary->Clear();
+  const auto is_short = [&](uint64_t address, uint64_t size, uint32_t device) {
+    return dictionary->Refer(address, size, device).is_short;
+  };
+  EXPECT_FALSE(is_short(0x10000, 512, 256)) << "the device is not known yet";
+  EXPECT_TRUE(is_short(0x20000, 1024, 256));
+  EXPECT_TRUE(is_short(0x8000, 512, 256)) << "backwards";
+  EXPECT_FALSE(is_short(0x30000, 512, 257)) << "another device";
+  EXPECT_FALSE(is_short(0x40000, 100, 257)) << "odd size";
+  EXPECT_FALSE(is_short(0x50010, 512, 257)) << "odd address";
+  EXPECT_FALSE(is_short(0x60000, 512, 257)) << "back from an odd address";
+  EXPECT_TRUE(is_short(0x70000, 512, 257));
 }
 
 }  // namespace

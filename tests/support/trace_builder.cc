@@ -62,7 +62,8 @@ struct ThreadBuilder::Chunk {
   std::string payload;
   std::map<std::tuple<uint64_t, uint64_t, uint32_t>, uint32_t> slots;
   size_t slots_given = 0;
-  uint64_t literal = 0;
+  uint64_t literal = 0;  // address and device of the last one
+  uint32_t literal_device = 0;
 
   [[nodiscard]] std::string Header() const {
     std::string out("\x85\x01", 2);
@@ -112,9 +113,14 @@ std::string ThreadBuilder::Block(uint64_t address, uint64_t size,
   const auto slot = chunk_->slots.find({address, size, device});
   if (slot != chunk_->slots.end()) return Varint(slot->second + 1);
   std::string out = Varint(0);
-  out += ZigZag(static_cast<int64_t>(address - chunk_->literal));
-  out += Varint(size) + Varint(device);
+  const auto delta = static_cast<int64_t>(address - chunk_->literal);
+  if (device == chunk_->literal_device && delta % 512 == 0 && size % 512 == 0) {
+    out += ZigZag(delta / 512) + Varint(size / 512);
+  } else {
+    out += ZigZag(delta) + Varint(size) + Varint(device);
+  }
   chunk_->literal = address;
+  chunk_->literal_device = device;
   if (chunk_->slots_given < kDictionarySlots) {
     chunk_->slots[{address, size, device}] =
         static_cast<uint32_t>(chunk_->slots_given++);

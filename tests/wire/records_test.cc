@@ -89,12 +89,18 @@ TEST(Records, TensorEventsAreTheBytesOfTheFormatPage) {
         {.address_delta = 0x7F0000000200, .size = 2048, .device = 256});
     PutTensorFree(out, 900, {.slot_plus_one = 1});
     PutTensorAlloc(out, 700, 300, {.slot_plus_one = 1});
+    PutTensorAlloc(out, 800, 17,
+                   {.address_delta = 0x20000,
+                    .size = 1024,
+                    .device = 256,
+                    .is_short = true});
   });
-  const uint8_t expected[] = {0x0A, 0x0F, 0xDC, 0x0B, 0x11, 0x00, 0x80,
-                              0x88, 0x80, 0x80, 0x80, 0xC0, 0x3F, 0x80,
-                              0x10, 0x80, 0x02,              //
-                              0x12, 0x03, 0x84, 0x07, 0x01,  //
-                              0x0A, 0x05, 0xBC, 0x05, 0xAC, 0x02, 0x01};
+  const uint8_t expected[] = {
+      0x0A, 0x0F, 0xDC, 0x0B, 0x11, 0x00, 0x80, 0x88, 0x80,
+      0x80, 0x80, 0xC0, 0x3F, 0x80, 0x10, 0x80, 0x02,  //
+      0x12, 0x03, 0x84, 0x07, 0x01,                    //
+      0x0A, 0x05, 0xBC, 0x05, 0xAC, 0x02, 0x01,        //
+      0x0A, 0x07, 0xA0, 0x06, 0x11, 0x00, 0x80, 0x04, 0x02};
   EXPECT_EQ(bytes, std::string(reinterpret_cast<const char*>(expected),
                                sizeof expected));
 }
@@ -108,6 +114,15 @@ TEST(Records, TensorFreeIsTwoVarintsOrTheBlock) {
   EXPECT_EQ(Varints(records.tensor_free(0)), (std::vector<uint64_t>{3, 4096}));
   EXPECT_EQ(Varints(records.tensor_free(1)),
             (std::vector<uint64_t>{0, 0, 1023, 1024, 256}));
+}
+
+TEST(Records, AShortLiteralCountsInUnitsAndHasNoDevice) {
+  const auto records = Parse([](Encoder& out) {
+    PutTensorFree(out, 0,
+                  {.address_delta = -1024, .size = 1536, .is_short = true});
+  });
+  EXPECT_EQ(Varints(records.tensor_free(0)),
+            (std::vector<uint64_t>{0, 0, 3, 3}));
 }
 
 TEST(Records, StreamEventIsFourVarints) {
