@@ -9,6 +9,7 @@
 #
 #   DEST/site              deepspeed 0.10.1, pydantic 1.10, hjson
 #   DEST/transformers4331  transformers 4.33.1 with BLOOM as its only model
+#   DEST/rmm               RMM 26.10 for CUDA 13, without its headers; needs cuda-bindings and numpy, as PyTorch does
 #
 # The first folder goes on PYTHONPATH for every ZeRO workload, the second only
 # for from_pretrained.py with the transformers release of the report.
@@ -57,5 +58,15 @@ rm -rf "$work/tf/transformers/models" "$work/tf/transformers/kernels"
 mv "$work/models" "$work/tf/transformers/models"
 cp -r "$work/tf/transformers" "$work"/tf/transformers-4.33.1.dist-info "$dest/transformers4331/"
 
+rm -rf "$dest/rmm"
+mkdir -p "$dest/rmm"
+download --only-binary=:all: --python-version 3.12 --platform manylinux_2_28_x86_64 --platform manylinux_2_24_x86_64 \
+  --platform manylinux_2_27_x86_64 'rmm-cu13==26.10.0' 'librmm-cu13==26.10.0' 'rapids-logger==0.3.0'
+for wheel in "$work"/dl/*rmm_cu13-*.whl "$work"/dl/rapids_logger-*.whl; do
+  python3 -m zipfile -e "$wheel" "$dest/rmm"
+done
+rm -rf "$dest"/rmm/{librmm,rapids_logger}/include "$dest"/rmm/librmm/lib64/{cmake,rapids} "$dest/rmm/rmm/tests"
+find "$dest/rmm" -name '*.pxd' -delete
+
 find "$dest/site" "$dest/transformers4331" -name __pycache__ -prune -exec rm -rf {} +
-du -sh "$dest/site" "$dest/transformers4331"
+du -sh "$dest/site" "$dest/transformers4331" "$dest/rmm"

@@ -100,11 +100,14 @@ def describe(workload, status, seconds, folder):
     stderr = open(log + ".err", errors="replace").read()
     ended_well = (status == workload.status and workload.says in stderr and bool(points)
                   and (not workload.reaches or any(p["step"] == workload.reaches for p in points)))
+    held = [dict(trace_stats.summarize(t), file=os.path.basename(t)) for t in traces]
+    if os.environ.get("PRELOAD") != "none":
+        ended_well = ended_well and all(any(t["counts"].get(kind) for t in held) for kind in workload.records)
     return {
         "name": workload.name, "status": status, "expected": workload.status, "ok": ended_well,
         "seconds": round(seconds, 1), "checkpoints": points, "notes": list(read_lines(log + ".out", "NOTE")),
         "profile": next(read_lines(log + ".out", "PROFILE"), None),
-        "traces": [dict(trace_stats.summarize(t), file=os.path.basename(t)) for t in traces],
+        "traces": held,
         "stderr_tail": "" if ended_well else stderr[-1500:] or "(stderr is empty)",
     }
 
@@ -212,7 +215,7 @@ def pack(folder, out):
 def main():
     preload = find_preload()
     gpus_present = int(os.environ.get("GPUS") or gpu_count())
-    workloads, too_large = suite.select(sys.argv[1:], gpus_present)
+    workloads, too_large, absent = suite.select(sys.argv[1:], gpus_present)
     out = os.environ.get("OUT") or os.path.join(suite.ROOT, "build", "gpu-out")
     os.makedirs(out, exist_ok=True)
     for old in glob.glob(os.path.join(glob.escape(out), "traces.tar.*")):
@@ -225,6 +228,8 @@ def main():
     text = table(rows)
     if too_large:
         text += "\nneed more GPUs: " + " ".join(w.name for w in too_large)
+    for workload in absent:
+        text += "\nnot run, since there is no %s: %s" % (workload.needs, workload.name)
     left_out = pack(folder, out)
     if left_out:
         text += "\ntraces too large to bring back: " + " ".join(left_out)

@@ -3,6 +3,7 @@
 
 import dataclasses
 import os
+import shutil
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -24,6 +25,8 @@ class Workload:
     path: tuple = ()  # more folders for PYTHONPATH
     reaches: str = ""  # the CHECKPOINT without which the end proves nothing
     says: str = ""  # what stderr must hold
+    records: tuple = ()  # kinds of record that its traces must hold
+    needs: str = ""  # a program or folder without which it is skipped, and said
 
 
 def _script(name, *args):
@@ -36,6 +39,13 @@ def _example(name):
 
 def _torchrun(gpus, script, *args):
     return (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(gpus), script, *args)
+
+
+def _tool(program, *arguments):
+    """(where it is or "", its command line): from PATH, a CUDA toolkit, or beside the packages."""
+    folders = [os.environ.get("PATH", ""), "/usr/local/cuda/bin", os.path.join(PACKAGES, "sanitizer")]
+    found = shutil.which(program, path=os.pathsep.join(folders)) or ""
+    return found, (found, *arguments)
 
 
 def _spread(name, *args, gpus=2):
@@ -89,6 +99,23 @@ CUPTI = [
     Workload("cupti_managed", _script("managed.py"), group="cupti", env=_CUPTI),
 ]
 
+# Beside other people's tools and allocators.
+_SANITIZER, _MEMCHECK = _tool("compute-sanitizer", "--tool", "memcheck", "--target-processes", "all", "--error-exitcode",
+                              "9")
+_NSYS, _NSYS_PROFILE = _tool("nsys", "profile", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "-o",
+                             "/tmp/dstrace-nsys", "--force-overwrite=true")
+_RMM = os.path.join(PACKAGES, "rmm")
+_HELD = ("device_event",)
+OTHERS = [
+    Workload("pluggable_allocator", _script("pluggable_allocator.py"), group="others", records=_HELD),
+    Workload("rmm_pool", _script("rmm_pool.py"), group="others", records=_HELD, path=(_RMM,), needs=_RMM),
+    Workload("plain_driver", _script("plain_driver.py"), group="others", timeout=20, records=_HELD),
+    Workload("compute_sanitizer", _MEMCHECK + _script("plain_driver.py"), group="others", records=_HELD,
+             needs=_SANITIZER or "compute-sanitizer"),
+    Workload("nsys", _NSYS_PROFILE + _script("torch_training.py", "--steps", "2"), group="others", records=_HELD,
+             needs=_NSYS or "nsys"),
+]
+
 TWO_GPUS = [
     Workload("training_nccl_2", _spread("torch_training.py", "--nccl"), gpus=2, timeout=80),
     Workload("multi_comm_2", _spread("multi_comm.py"), gpus=2, timeout=80),
@@ -137,16 +164,19 @@ PRETRAINED = [
              group="pretrained", gpus=2, timeout=120, env={"SHIM": "1", "BW": "100"}, path=_OLD_TRANSFORMERS),
 ]
 
-ALL = BASIC + CUPTI + TWO_GPUS + ZERO3 + OOM + PRETRAINED
+ALL = BASIC + CUPTI + OTHERS + TWO_GPUS + ZERO3 + OOM + PRETRAINED
 DEFAULT_GROUPS = ("basic",)
 
 
 def select(names, gpus_present):
-    """The workloads named (by name or group), or the default ones, that fit the GPUs present; unknown names raise."""
+    """The workloads named (by name or group), or the default ones, in three lists: those that can run here, those that want
+    more GPUs, and those whose program is not here. Unknown names raise."""
     known = {w.name for w in ALL} | {w.group for w in ALL} | {"all"}
     unknown = [n for n in names if n not in known]
     if unknown:
         raise SystemExit("unknown workload or group: %s\nknown: %s" % (" ".join(unknown), " ".join(sorted(known))))
     wanted = set(names) or set(DEFAULT_GROUPS)
     chosen = [w for w in ALL if "all" in wanted or w.name in wanted or w.group in wanted]
-    return [w for w in chosen if w.gpus <= gpus_present], [w for w in chosen if w.gpus > gpus_present]
+    absent = [w for w in chosen if w.needs and not os.path.exists(w.needs)]
+    chosen = [w for w in chosen if w not in absent]
+    return ([w for w in chosen if w.gpus <= gpus_present], [w for w in chosen if w.gpus > gpus_present], absent)
