@@ -30,8 +30,10 @@ download --only-binary=:all: --platform any --python-version 3.12 'pydantic==1.1
 # which works without torch and compiles nothing.
 DS_BUILD_OPS=0 download --no-binary deepspeed --no-build-isolation 'deepspeed==0.10.1'
 
-rm -rf "$dest/site" "$dest/transformers4331"
-mkdir -p "$dest/site" "$dest/transformers4331"
+DS_BUILD_OPS=0 download --no-binary deepspeed --no-build-isolation 'deepspeed==0.19.6'
+
+rm -rf "$dest/site" "$dest/site19" "$dest/transformers4331"
+mkdir -p "$dest/site" "$dest/site19" "$dest/transformers4331"
 
 tar -C "$work" -xzf "$work/dl/deepspeed-0.10.1.tar.gz"
 cp -rL "$work/deepspeed-0.10.1/deepspeed" "$dest/site/"
