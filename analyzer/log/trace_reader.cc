@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analyzer/log/history_filter.h"
@@ -19,6 +20,17 @@ namespace {
 constexpr uint32_t kFormatVersion = 1;
 // A badly damaged file must not turn into a book.
 constexpr size_t kMaxNotes = 32;
+
+// What the recorder had mapped for itself when the process ended; 0: not told.
+uint64_t MappedBytes(const model::Process& process) {
+  const auto found = process.properties.find("dstrace.mapped_bytes");
+  uint64_t bytes = 0;
+  if (found == process.properties.end() ||
+      !absl::SimpleAtoi(found->second, &bytes)) {
+    return 0;
+  }
+  return bytes;
+}
 
 }  // namespace
 
@@ -182,7 +194,8 @@ void TraceReader::FillFacts(const Survey& survey) {
                              start_time_);
   }
   facts_.log_limit_bytes = checkpoint_.limit_bytes();
-  facts_.tracer_bytes = checkpoint_.tracer_bytes();
+  facts_.tracer_bytes =
+      std::max(checkpoint_.tracer_bytes(), MappedBytes(process));
   process.end = model::EndKind::kKilled;
   if (survey.ended) {
     process.end = survey.end.kind;

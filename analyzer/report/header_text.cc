@@ -68,7 +68,12 @@ std::string LossText(const Run& run) {
 }
 
 std::string HistoryText(const Run& run) {
-  if (run.log_limit_bytes == 0) return "";
+  if (run.log_limit_bytes == 0) {
+    return run.tracer_bytes == 0
+               ? ""
+               : absl::StrCat("the recorder itself had ",
+                              Bytes(run.tracer_bytes), " of memory mapped");
+  }
   std::string out = absl::StrCat("limit ", Bytes(run.log_limit_bytes));
   if (run.file_bytes > run.log_limit_bytes) {
     absl::StrAppend(&out, " exceeded by ",
@@ -156,6 +161,10 @@ std::string HeaderText(const Run& run, size_t width, const Style& style) {
   }
   if (process.stacks_mode == "none")
     line("stacks were switched off (DSTRACE_STACKS=none)");
+  if (const auto native = process.properties.find("stacks.native");
+      native != process.properties.end()) {
+    line(Wrap(absl::StrCat("native stacks: ", native->second), width, "  "));
+  }
   if (run.unmatched_tensor_frees + run.unmatched_device_frees > 0) {
     line(style.Dim(
         Wrap(absl::StrCat("note: ", Count(run.unmatched_tensor_frees),

@@ -75,6 +75,10 @@ Object ProcessObject(const model::Process& process) {
   return out;
 }
 
+Object OrNull(uint64_t value) {
+  return value == 0 ? Object(nullptr) : Object(value);
+}
+
 Object LedgerObject(const model::Ledger& ledger) {
   return {{"device_total", ledger.device_total},
           {"device_used", ledger.device_used},
@@ -114,6 +118,9 @@ class Writer {
                {"trace",
                 {{"events", run.event_count},
                  {"bytes", run.file_bytes},
+                 {"history_start_ns", run.history_start_ns},
+                 {"log_limit", OrNull(run.log_limit_bytes)},
+                 {"tracer_bytes", OrNull(run.tracer_bytes)},
                  {"lost", Object::array()},
                  {"notes", run.notes},
                  {"unmatched_tensor_frees", run.unmatched_tensor_frees},

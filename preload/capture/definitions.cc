@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "preload/capture/recorder.h"
 #include "preload/runtime/clock.h"
+#include "preload/runtime/text.h"
 
 namespace dstrace::capture {
 namespace {
@@ -25,6 +27,22 @@ uint32_t Definitions::Find(const IdTable& table, const Key& key) noexcept {
   return table.Find(key);
 }
 
+uint32_t Definitions::Lose(bool is_full, uint32_t limit) noexcept {
+  const auto cause = static_cast<uint32_t>(is_full ? LossCause::kStackTableFull
+                                                   : LossCause::kNoMemory);
+  losses_.CountLoss(cause);
+  // relaxed: only this flag's own order matters.
+  if (!is_full || told_full_.exchange(true, std::memory_order_relaxed)) {
+    return 0;
+  }
+  runtime::Text<64> detail;
+  detail << "the limit is " << uint64_t{limit};
+  losses_.Write(ProcessLog::kNoTime, [&](wire::Encoder& out, uint64_t) {
+    wire::PutLossDetail(out, cause, detail.view());
+  });
+  return 0;
+}
+
 template <typename Put>
 uint32_t Definitions::Define(ThreadState& thread, IdTable& table,
                              const Key& key, size_t max_bytes,
@@ -35,19 +53,29 @@ uint32_t Definitions::Define(ThreadState& thread, IdTable& table,
                          : !thread.log.EnsureRoom(file_, max_bytes, now)) {
     return 0;
   }
-  const runtime::MutexLock lock(mutex_);
-  if (const uint32_t known = table.Find(key); known != 0) return known;
-  const uint32_t id = table.Add(key);
-  if (id == 0) return 0;
+  mutex_.Lock();
+  uint32_t id = table.Find(key);
+  if (id == 0) {
+    id = table.Add(key);
+    if (id != 0) WriteDefinition(thread, max_bytes, now, id, put);
+  }
+  const bool is_full = table.is_full();
+  const uint32_t size = table.size();
+  mutex_.Unlock();
+  return id != 0 ? id : Lose(is_full, size);
+}
+
+template <typename Put>
+void Definitions::WriteDefinition(ThreadState& thread, size_t max_bytes,
+                                  uint64_t now, uint32_t id, Put put) noexcept {
   if (pinned_ != nullptr) {
     pinned_->Write(file_, max_bytes, thread.log.thread(), 0, now,
                    [&](wire::Encoder& out, uint64_t) { put(out, id); });
-    return id;
+    return;
   }
   wire::Encoder record = thread.log.encoder();
   put(record, id);
   thread.log.Commit(record);
-  return id;
 }
 
 uint32_t Definitions::String(ThreadState& thread,
@@ -135,7 +163,14 @@ uint32_t Definitions::Frame(ThreadState& thread,
 
 uint32_t Definitions::Stack(ThreadState& thread, const Key& key, int frames,
                             bool truncated) noexcept {
-  if (const uint32_t known = Find(stacks_, key); known != 0) return known;
+  bool is_full = false;
+  {
+    const runtime::MutexLock lock(mutex_);
+    if (const uint32_t known = stacks_.Find(key); known != 0) return known;
+    is_full = stacks_.is_full();
+  }
+  // Its frames would be defined for nothing.
+  if (is_full) return Lose(true, stacks_.size());
   const auto count = static_cast<size_t>(frames);
   for (size_t i = 0; i < count; ++i) {
     thread.frame_ids[i] = Frame(thread, thread.merged[i]);
@@ -152,6 +187,8 @@ void Definitions::AbandonInChild() noexcept {
   modules_.Clear();
   frames_.Clear();
   stacks_.Clear();
+  // relaxed: a child of fork() has one thread.
+  told_full_.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace dstrace::capture

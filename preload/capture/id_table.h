@@ -3,7 +3,8 @@
 #define DSTRACE_PRELOAD_CAPTURE_ID_TABLE_H_
 
 // From a key to a small number: open addressing in memory of our own, 24 bytes
-// an entry at most 3/4 full. Only the keys are kept, never the things.
+// an entry at most 3/4 full. Only the keys are kept, never the things. The
+// number of keys is limited, and with it the memory: 96 MiB a table.
 //
 // Thread-safety: none; Definitions holds its lock.
 
@@ -17,6 +18,8 @@ namespace dstrace::capture {
 
 class IdTable {
  public:
+  static constexpr uint32_t kMaxIds = 3u << 20;
+
   constexpr IdTable() noexcept = default;
   IdTable(const IdTable&) = delete;
   IdTable& operator=(const IdTable&) = delete;
@@ -29,12 +32,19 @@ class IdTable {
   // Gives the next id (1, 2, ...) to a key that is not in the table; 0 where
   // there is no memory or the table is at its limit.
   [[nodiscard]] uint32_t Add(const Key& key) noexcept {
+    if (is_full()) return 0;
     if ((size_ + 1) * 4 > capacity_ * 3 && !Grow()) return 0;
     entries_[Probe(key)] = {key, ++size_};
     return size_;
   }
 
   [[nodiscard]] uint32_t size() const noexcept { return size_; }
+
+  // No key is added beyond this many; at most kMaxIds.
+  void set_limit(uint32_t limit) noexcept {
+    limit_ = limit < kMaxIds ? limit : kMaxIds;
+  }
+  [[nodiscard]] bool is_full() const noexcept { return size_ >= limit_; }
 
   void Clear() noexcept {
     runtime::UnmapPages(entries_, capacity_ * sizeof(Entry));
@@ -49,7 +59,6 @@ class IdTable {
     uint32_t id;
   };
   static constexpr size_t kFirstCapacity = 4096;
-  static constexpr size_t kMaxCapacity = size_t{1} << 24;
 
   // The key's entry, or the empty one where it would go.
   [[nodiscard]] size_t Probe(const Key& key) const noexcept {
@@ -62,7 +71,6 @@ class IdTable {
 
   bool Grow() noexcept {
     const size_t capacity = capacity_ == 0 ? kFirstCapacity : capacity_ * 2;
-    if (capacity > kMaxCapacity) return false;
     auto* const grown =
         static_cast<Entry*>(runtime::MapPages(capacity * sizeof(Entry)));
     if (grown == nullptr) return false;
@@ -80,6 +88,7 @@ class IdTable {
   Entry* entries_ = nullptr;
   size_t capacity_ = 0;
   uint32_t size_ = 0;
+  uint32_t limit_ = kMaxIds;
 };
 
 }  // namespace dstrace::capture

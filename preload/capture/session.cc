@@ -14,6 +14,7 @@
 #include "preload/runtime/clock.h"
 #include "preload/runtime/diagnostics.h"
 #include "preload/runtime/guard.h"
+#include "preload/runtime/memory.h"
 #include "preload/stacks/native.h"
 
 namespace dstrace::capture {
@@ -138,6 +139,7 @@ void Session::Start() noexcept {
   fork_page_.Arm();
   const bool has_limit = config_.log_limit_bytes != 0;
   bool ready = Wanted() && flight_.Start(has_limit) && OpenFile();
+  definitions_.LimitStacks(config_.stack_limit);
   definitions_.WriteTo(has_limit ? &flight_.pinned() : nullptr);
   if (ready && !process_.Start(file_, ThreadId(), config_)) {
     runtime::Say("cannot record: no space for the trace file");
@@ -210,7 +212,16 @@ void Session::ModulesChanged() noexcept {
   stacks::ModulesChanged();
 }
 
+void Session::NoteOwnMemory() noexcept {
+  runtime::Text<32> bytes;
+  bytes << runtime::MappedBytes();
+  process_.Write(ProcessLog::kNoTime, [&](wire::Encoder& out, uint64_t) {
+    wire::PutProperty(out, "dstrace.mapped_bytes", bytes.view());
+  });
+}
+
 void Session::Finish() noexcept {
+  NoteOwnMemory();
   if (!file_.crash_proof()) {
     // relaxed: late events of other threads are refused from here on.
     state_.store(State::kOff, std::memory_order_relaxed);

@@ -127,7 +127,8 @@ class Session {
   static constexpr size_t kThreadRecord = 64;
 
   constexpr Session() noexcept
-      : definitions_(file_), flight_(file_, process_, torch_totals_) {}
+      : definitions_(file_, process_),
+        flight_(file_, process_, torch_totals_) {}
 
   ThreadState* EnterSlow() noexcept;
   void Start() noexcept;
@@ -137,6 +138,7 @@ class Session {
   void BecomeChild() noexcept;
   void WriteThread(ThreadState& thread) noexcept;
   void LoseForSpace() noexcept;
+  void NoteOwnMemory() noexcept;
   static void OnThreadExit(void* state) noexcept;
   static void OnExit(int status, void*) noexcept;
 

@@ -55,7 +55,8 @@ class TorchTotals {
  private:
   // Device type << 8 | index; CUDA is type 1. Others are not checked.
   static constexpr uint32_t kDevices = 2 << 8;
-  struct Device {
+  // A cache line each: threads that work for different devices share nothing.
+  struct alignas(64) Device {
     std::atomic<uint64_t> allocated{0};
     std::atomic<uint64_t> reserved{0};
   };

@@ -81,6 +81,17 @@ void ReadLogLimit() noexcept {
   }
 }
 
+void ReadStackLimit() noexcept {
+  const std::string_view value = Env("DSTRACE_STACK_LIMIT");
+  if (value.empty()) return;
+  const uint64_t limit = ParseBytes(value);
+  if (limit == 0 || limit > g_config.stack_limit) {
+    SayUnknown("DSTRACE_STACK_LIMIT", value, "numbers such as 100000");
+    return;
+  }
+  g_config.stack_limit = static_cast<uint32_t>(limit);
+}
+
 }  // namespace
 
 void ReadConfig() noexcept {
@@ -96,6 +107,7 @@ void ReadConfig() noexcept {
   ReadStacks();
   ReadFollow();
   ReadLogLimit();
+  ReadStackLimit();
 }
 
 const Config& GetConfig() noexcept { return g_config; }

@@ -7,6 +7,7 @@
 // Thread-safety: immutable after ReadConfig().
 
 #include <cstdint>
+#include <limits>
 
 namespace dstrace::runtime {
 
@@ -23,6 +24,8 @@ struct Config {
   bool nvtx = true;                     // DSTRACE_NVTX=0: NVTX stays untouched
   bool cupti = false;                   // DSTRACE_CUPTI=1: cross-check
   uint64_t log_limit_bytes = 0;         // DSTRACE_LOG_LIMIT; 0: no limit
+  // DSTRACE_STACK_LIMIT: how many different stacks are told apart.
+  uint32_t stack_limit = std::numeric_limits<uint32_t>::max();
 };
 
 // Parses the environment; an unknown value is said once on stderr and the

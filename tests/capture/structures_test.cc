@@ -13,6 +13,7 @@
 #include "preload/capture/id_table.h"
 #include "preload/capture/thread_state.h"
 #include "preload/capture/torch_totals.h"
+#include "preload/runtime/memory.h"
 
 namespace dstrace::capture {
 namespace {
@@ -66,6 +67,34 @@ TEST(IdTable, AgreesWithAMapThroughGrowth) {
   }
   table.Clear();
   EXPECT_EQ(table.Find({1, 2}), 0u);
+}
+
+TEST(IdTable, StopsAtItsLimitAndKeepsWhatItHas) {
+  IdTable table;
+  table.set_limit(5000);
+  const auto key = [](uint64_t value) { return HashWords({&value, 1}, 0); };
+  for (uint64_t i = 0; i < 6000; ++i) {
+    EXPECT_EQ(table.is_full(), i >= 5000) << i;
+    ASSERT_EQ(table.Add(key(i)), i < 5000 ? i + 1 : 0) << i;
+  }
+  for (uint64_t i = 0; i < 6000; ++i) {
+    ASSERT_EQ(table.Find(key(i)), i < 5000 ? i + 1 : 0) << i;
+  }
+  table.Clear();
+  EXPECT_EQ(table.Add(key(1)), 1u);
+  table.Clear();
+}
+
+TEST(IdTable, NeverHasMoreThanItsMemoryIsMeantFor) {
+  IdTable table;
+  table.set_limit(UINT32_MAX);
+  const uint64_t before = runtime::MappedBytes();
+  uint64_t count = 0;
+  for (Key key{1, 1}; table.Add(key) != 0; key.low += 7) ++count;
+  EXPECT_EQ(count, uint64_t{IdTable::kMaxIds});
+  EXPECT_EQ(runtime::MappedBytes() - before, uint64_t{96} << 20);
+  table.Clear();
+  EXPECT_EQ(runtime::MappedBytes(), before);
 }
 
 TEST(StackCache, KeepsTheTwoLatestStacksOfASet) {

@@ -39,6 +39,23 @@ TEST(Json, IsValidForBrokenNames) {
   EXPECT_EQ(parsed["trace"]["lost"][0]["count"], 12);
 }
 
+TEST(Json, SaysWhatALimitCost) {
+  model::Run run = testing::EmptyRun();
+  run.log_limit_bytes = 256 << 20;
+  run.history_start_ns = 77;
+  run.tracer_bytes = 4096;
+  const auto trace = nlohmann::json::parse(Report(run))["trace"];
+  EXPECT_EQ(trace["log_limit"], 256 << 20);
+  EXPECT_EQ(trace["history_start_ns"], 77);
+  EXPECT_EQ(trace["tracer_bytes"], 4096);
+
+  run.log_limit_bytes = run.history_start_ns = run.tracer_bytes = 0;
+  const auto without = nlohmann::json::parse(Report(run))["trace"];
+  EXPECT_TRUE(without["log_limit"].is_null());
+  EXPECT_EQ(without["history_start_ns"], 0);
+  EXPECT_TRUE(without["tracer_bytes"].is_null());
+}
+
 TEST(Json, HasNoDeviceForAnEmptyRun) {
   const auto parsed = nlohmann::json::parse(Report(testing::EmptyRun()));
   EXPECT_TRUE(parsed["devices"].empty());
