@@ -8,17 +8,28 @@
 
 #include <pthread.h>
 
+#include "preload/capture/session.h"
 #include "preload/hooks/hooks.h"
 #include "preload/runtime/config.h"
+#include "preload/stacks/unwind_gate.h"
 
 namespace dstrace {
 namespace {
+
+void OnForkInChild() {
+  stacks::UnwindGate::AdoptChild();
+  capture::Session::Get().AdoptChild();
+  hooks::AdoptProcess();
+}
 
 __attribute__((constructor)) void OnLoad() {
   runtime::ReadConfig();
   hooks::AdoptProcess();
   hooks::OfferNvtx();
-  pthread_atfork(nullptr, nullptr, &hooks::AdoptProcess);
+  // Registered early, so that other libraries' handlers, which may wait for
+  // their threads, have run before the gate is closed.
+  pthread_atfork(&stacks::UnwindGate::CloseForFork,
+                 &stacks::UnwindGate::OpenInParent, &OnForkInChild);
 }
 
 // The loader takes us down before the driver, which was loaded later.

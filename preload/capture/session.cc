@@ -16,6 +16,7 @@
 #include "preload/runtime/guard.h"
 #include "preload/runtime/memory.h"
 #include "preload/stacks/native.h"
+#include "preload/stacks/unwind_gate.h"
 
 namespace dstrace::capture {
 
@@ -150,11 +151,22 @@ void Session::Start() noexcept {
     on_exit(&OnExit, nullptr);
     hooks_installed_ = true;
   }
-  if (ready && config_.stacks != runtime::StackMode::kNone) stacks::WarmUp();
+  if (ready && config_.stacks != runtime::StackMode::kNone) PrepareStacks();
   // release: pairs with the acquires in EnterSlow(); whoever sees kRecording
   // sees the file, the key and the configuration.
   state_.store(ready ? State::kRecording : State::kOff,
                std::memory_order_release);
+}
+
+void Session::PrepareStacks() noexcept {
+  stacks::WarmUp();
+  if (!stacks::UnwindGate::closed_for_good()) return;
+  process_.Write(ProcessLog::kNoTime, [](wire::Encoder& out, uint64_t) {
+    wire::PutProperty(out, "stacks.native",
+                      "off: another thread was unwinding at fork()");
+  });
+  runtime::Say(
+      "no native stacks in this child: another thread was unwinding at fork()");
 }
 
 void Session::BecomeChild() noexcept {
@@ -162,6 +174,7 @@ void Session::BecomeChild() noexcept {
   // parent: mapped chunks are not even mapped (MADV_DONTFORK), other threads'
   // states are leaked on purpose.
   is_forked_child_ = true;
+  stacks::UnwindGate::AdoptChild();
   start_mutex_.ResetAfterFork();
   file_.AbandonInChild();
   process_.AbandonInChild();

@@ -96,6 +96,9 @@ class Session {
                                   now, put);
   }
 
+  // In a child of fork(), whose parent may have been opening its log.
+  void AdoptChild() noexcept { start_mutex_.ResetAfterFork(); }
+
   void CountLoss(LossCause cause, std::string_view detail) noexcept;
   void ModulesChanged() noexcept;
   // The last act: what is buffered is written, spare pages are cut off.
@@ -133,6 +136,7 @@ class Session {
   ThreadState* EnterSlow() noexcept;
   void Start() noexcept;
   bool OpenFile() noexcept;
+  void PrepareStacks() noexcept;
   void NotePython() noexcept;
   bool Wanted() const noexcept;
   void BecomeChild() noexcept;

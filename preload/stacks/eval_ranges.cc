@@ -13,6 +13,7 @@
 #include "preload/stacks/elf_module.h"
 #include "preload/stacks/python.h"
 #include "preload/stacks/python_runtime.h"
+#include "preload/stacks/unwind_gate.h"
 
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
@@ -166,6 +167,8 @@ bool Learn(CodeRange range) noexcept {
 bool LearnFromStack(const InterpreterCode& code, const uintptr_t* loops,
                     int count) noexcept {
   constexpr int kMaxDepth = 512;
+  const UnwindGate::Visit visit;
+  if (!visit.entered()) return false;
   unw_context_t context;
   unw_cursor_t cursor;
   if (unw_getcontext(&context) != 0 || unw_init_local(&cursor, &context) != 0)

@@ -6,6 +6,7 @@
 
 #include "preload/stacks/elf_module.h"
 #include "preload/stacks/generation.h"
+#include "preload/stacks/unwind_gate.h"
 
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
@@ -46,6 +47,8 @@ Range OwnRange() noexcept {
 void WarmUp() noexcept {
   const int saved_errno = errno;
   OwnRange();
+  const UnwindGate::Visit visit;
+  if (!visit.entered()) return;
   void* pcs[64];
   // Twice: the first call fills the caches, the second takes the fast path and
   // so resolves the last lazily bound functions.
@@ -56,7 +59,12 @@ void WarmUp() noexcept {
 int CaptureNative(void** pcs, int max) noexcept {
   if (max <= 0) return 0;
   const int saved_errno = errno;
-  const int count = unw_backtrace(pcs, max);
+  int count = 0;
+  {
+    const UnwindGate::Visit visit;
+    if (!visit.entered()) return 0;
+    count = unw_backtrace(pcs, max);
+  }
   const Range own = OwnRange();
   int skip = 0;
   while (skip < count) {
@@ -75,6 +83,7 @@ void ModulesChanged() noexcept {
   const int saved_errno = errno;
   // Relaxed: readers only compare it with what they saw before.
   g_module_generation.fetch_add(1, std::memory_order_relaxed);
+  // Only counts a generation on, without a lock.
   unw_flush_cache(unw_local_addr_space, 0, 0);
   errno = saved_errno;
 }

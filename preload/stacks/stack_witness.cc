@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cerrno>
 
+#include "preload/stacks/unwind_gate.h"
+
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
 
@@ -184,6 +186,8 @@ bool Recorder::EndsWith(void* const* pcs, int count) const noexcept {
 
 bool RecordWitness(const void* frame, void* const* pcs, int count,
                    StackWitness* witness) noexcept {
+  const UnwindGate::Visit visit;
+  if (!visit.entered()) return false;
   const int saved_errno = errno;
   WatchReads();
   unw_context_t context;

@@ -202,6 +202,44 @@ class Children(harness.EndToEnd):
         self.assertEqual(len(self.only_trace(run).allocations()), 80)
 
 
+class ForkWhileUnwinding(harness.EndToEnd):
+    """Another thread is inside the unwinder, with its lock, when the process forks."""
+
+    def run_fork(self, how):
+        run = self.run_program([os.environ["E2E_FORK_PROGRAM"], how])
+        self.assertEqual((run.status, run.stdout), (0, "0\n"), run.stderr)
+        traces = {trace.header["pid"]: trace for trace in map(trace_reader.read_trace, run.logs)}
+        child, = [trace for trace in traces.values() if trace.header["parent_pid"] in traces]
+        self.assertEqual([event["size"] for event in child.allocations()], [1536] * 5)
+        parent = traces[child.header["parent_pid"]]
+        self.assertEqual(sorted(event["size"] for event in parent.allocations()),
+                         [512, 512, 512, 1024])
+        return run, child, parent
+
+    def test_fork_waits_for_a_thread_that_leaves_and_the_child_has_native_stacks(self):
+        run, child, parent = self.run_fork("leaving")
+
+        self.assertEqual(run.stderr, "")
+        self.assertNotIn("stacks.native", child.properties)
+        for event in child.allocations():
+            self.assertIn("e2e_in_child", child.names(event["stack"]))
+        for event in parent.allocations():
+            self.assertTrue(parent.names(event["stack"]))
+
+    def test_a_child_of_a_thread_that_stays_records_without_native_stacks_and_says_so(self):
+        run, child, parent = self.run_fork("held")
+
+        self.assertEqual(run.stderr, "dstrace: no native stacks in this child: "
+                                     "another thread was unwinding at fork()\n")
+        for event in child.allocations():
+            self.assertEqual(child.names(event["stack"]), [])
+        for event in parent.allocations():
+            self.assertTrue(parent.names(event["stack"]))
+        log, = [log for log in run.logs
+                if trace_reader.read_trace(log).header["pid"] == child.header["pid"]]
+        self.assertIn("native stacks: off", self.report(log).stdout)
+
+
 class Growing(harness.EndToEnd):
     def test_a_log_still_being_written_can_be_reported(self):
         process = self.start([harness.WORKLOAD, "hold", "2000"])
