@@ -178,6 +178,7 @@ class ChunkReader:
         self.thread = chunk["thread"]
         self.blocks = []         # named in full so far, first mentioned first
         self.last_address = 0    # of the last block named in full
+        self.last_device = 0
 
     def tick(self, message):
         self.time += message["time"]
@@ -217,8 +218,12 @@ class ChunkReader:
         """A slot of the chunk's dictionary, or a block named in full."""
         if values[0] != 0:
             return self.blocks[values[0] - 1]
-        self.last_address = (self.last_address + zigzag(values[1])) & (1 << 64) - 1
-        block = (self.last_address, values[2], values[3])
+        is_short = len(values) == 3
+        unit = 512 if is_short else 1
+        self.last_address = (self.last_address + zigzag(values[1]) * unit) & (1 << 64) - 1
+        if not is_short:
+            self.last_device = values[3]
+        block = (self.last_address, values[2] * unit, self.last_device)
         if len(self.blocks) < DICTIONARY_SLOTS:
             self.blocks.append(block)
         return block
