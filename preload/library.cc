@@ -11,13 +11,13 @@
 #include "preload/capture/session.h"
 #include "preload/hooks/hooks.h"
 #include "preload/runtime/config.h"
-#include "preload/stacks/unwind_gate.h"
+#include "preload/runtime/fork_gate.h"
 
 namespace dstrace {
 namespace {
 
 void OnForkInChild() {
-  stacks::UnwindGate::AdoptChild();
+  runtime::ForkGate::AdoptChild();
   capture::Session::Get().AdoptChild();
   hooks::AdoptProcess();
 }
@@ -28,8 +28,8 @@ __attribute__((constructor)) void OnLoad() {
   hooks::OfferNvtx();
   // Registered early, so that other libraries' handlers, which may wait for
   // their threads, have run before the gate is closed.
-  pthread_atfork(&stacks::UnwindGate::CloseForFork,
-                 &stacks::UnwindGate::OpenInParent, &OnForkInChild);
+  pthread_atfork(&runtime::ForkGate::CloseForFork,
+                 &runtime::ForkGate::OpenInParent, &OnForkInChild);
 }
 
 // The loader takes us down before the driver, which was loaded later.

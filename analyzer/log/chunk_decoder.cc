@@ -41,6 +41,8 @@ model::EndKind EndKindOf(proto::End::Kind kind) {
       return model::EndKind::kExec;
     case proto::End::ABORT:
       return model::EndKind::kAbort;
+    case proto::End::UNKNOWN:
+      return model::EndKind::kKilled;
     default:
       return model::EndKind::kExit;
   }

@@ -181,10 +181,14 @@ model::Process Definitions::TakeProcess() {
               return a.index < b.index;
             });
   const auto& environment = process_.environment;
-  process_.rank = FirstNumber(environment,
-                              {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"});
-  process_.world_size = FirstNumber(
-      environment, {"WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"});
+  // The recorder's order: within one batch job mpirun's ranks differ and the
+  // batch system's own is the same for all.
+  process_.rank =
+      FirstNumber(environment, {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                "SLURM_PROCID", "LOCAL_RANK"});
+  process_.world_size =
+      FirstNumber(environment, {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
+                                "PMI_SIZE", "SLURM_NTASKS"});
   return std::move(process_);
 }
 

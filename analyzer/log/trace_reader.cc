@@ -38,7 +38,8 @@ uint64_t MappedBytes(const model::Process& process) {
 struct TraceReader::Survey : model::EventVisitor {
   bool OnEnd(const model::End& event) override {
     end = event;
-    ended = true;
+    // The one before may be taken back: an exec that failed.
+    ended = event.kind != model::EndKind::kKilled;
     return true;
   }
 

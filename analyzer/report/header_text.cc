@@ -119,7 +119,9 @@ std::string EndText(const Process& process) {
                           name != nullptr ? absl::StrCat(" (", name, ")") : "");
     }
     case EndKind::kExec:
-      return "replaced itself by exec";
+      return absl::StrCat("replaced itself by exec",
+                          process.properties.contains("end.exec") ? " of " : "",
+                          Property(process, "end.exec"));
     case EndKind::kAbort:
       return "abort()";
     case EndKind::kStillRunning:
@@ -127,7 +129,7 @@ std::string EndText(const Process& process) {
     case EndKind::kKilled:
       break;
   }
-  return "killed (no end was recorded)";
+  return "killed or crashed (no end was recorded)";
 }
 
 std::string HeaderText(const Run& run, size_t width, const Style& style) {

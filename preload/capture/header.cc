@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::string_view kVersion = DSTRACE_VERSION;
 
-// In the order they are believed: torchrun and deepspeed set RANK, then the
-// batch system's and MPI's own.
-constexpr const char* kRankVariables[] = {"RANK", "OMPI_COMM_WORLD_RANK",
-                                          "PMI_RANK", "SLURM_PROCID"};
+// In the order they are believed: torchrun and deepspeed set RANK, then MPI's
+// own, then the batch system's (which mpirun's children inherit).
+constexpr const char* kRankVariables[] = {
+    "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "LOCAL_RANK"};
 
 constexpr const char* kRecordedVariables[] = {
     "RANK",

@@ -170,6 +170,7 @@ void ModulesChanged() noexcept;
 // in proto/trace.proto. `status` is the exit status or signal number. Nothing
 // is recorded after it except when an exec failed.
 enum class EndKind : uint8_t {
+  kNone = 0,  // the end recorded before did not happen: exec failed
   kExit = 1,
   kFastExit = 2,
   kSignal = 3,

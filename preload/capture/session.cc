@@ -13,10 +13,10 @@
 #include "preload/capture/header.h"
 #include "preload/runtime/clock.h"
 #include "preload/runtime/diagnostics.h"
+#include "preload/runtime/fork_gate.h"
 #include "preload/runtime/guard.h"
 #include "preload/runtime/memory.h"
 #include "preload/stacks/native.h"
-#include "preload/stacks/unwind_gate.h"
 
 namespace dstrace::capture {
 
@@ -94,7 +94,8 @@ void Session::NotePython() noexcept {
 
 bool Session::Wanted() const noexcept {
   if (config_.disabled) return false;
-  if (config_.follow == runtime::Follow::kNone && is_forked_child_) {
+  if (config_.follow == runtime::Follow::kNone &&
+      config_.followed_pid != getpid()) {
     return false;
   }
   if (config_.follow == runtime::Follow::kRank0) {
@@ -160,7 +161,7 @@ void Session::Start() noexcept {
 
 void Session::PrepareStacks() noexcept {
   stacks::WarmUp();
-  if (!stacks::UnwindGate::closed_for_good()) return;
+  if (!runtime::ForkGate::closed_for_good()) return;
   process_.Write(ProcessLog::kNoTime, [](wire::Encoder& out, uint64_t) {
     wire::PutProperty(out, "stacks.native",
                       "off: another thread was unwinding at fork()");
@@ -173,8 +174,7 @@ void Session::BecomeChild() noexcept {
   // One thread is left, and it is here. What it inherited belongs to the
   // parent: mapped chunks are not even mapped (MADV_DONTFORK), other threads'
   // states are leaked on purpose.
-  is_forked_child_ = true;
-  stacks::UnwindGate::AdoptChild();
+  runtime::ForkGate::AdoptChild();
   start_mutex_.ResetAfterFork();
   file_.AbandonInChild();
   process_.AbandonInChild();

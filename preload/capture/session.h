@@ -152,7 +152,6 @@ class Session {
   runtime::Mutex start_mutex_;  // Start, OpenFile
   runtime::ForkPage fork_page_;
   runtime::Config config_;
-  bool is_forked_child_ = false;
   bool hooks_installed_ = false;
   uint32_t thread_key_ = 0;
   std::atomic<bool> said_disk_full_{false};

@@ -15,6 +15,7 @@
 #include "preload/hooks/hook_id.h"
 #include "preload/hooks/libc_functions.h"
 #include "preload/hooks/real.h"
+#include "preload/runtime/fork_gate.h"
 #include "preload/runtime/guard.h"
 
 extern "C" {
@@ -94,6 +95,8 @@ DstraceAnswer FindOurs(Hook hook, void* handle, const char* version,
 // The loader's count of objects unloaded so far.
 uint64_t CountUnloads() noexcept {
   uint64_t count = 0;
+  const runtime::ForkGate::Visit gate(runtime::ForkGate::Patience::kSome);
+  if (!gate.entered()) return 0;
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* result) noexcept {
         *static_cast<uint64_t*>(result) = info->dlpi_subs;

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdarg>
 #include <cstdlib>
 
 #include "preload/capture/recorder.h"
@@ -18,6 +19,7 @@
 #include "preload/hooks/hooks.h"
 #include "preload/hooks/libc_functions.h"
 #include "preload/runtime/guard.h"
+#include "preload/runtime/memory.h"
 
 namespace dstrace::hooks {
 namespace {
@@ -30,9 +32,13 @@ std::atomic<pid_t> g_owner{0};
 
 pid_t CurrentPid() noexcept { return static_cast<pid_t>(syscall(SYS_getpid)); }
 
-void NoteEnd(EndKind kind, int status) noexcept {
+bool IsOwner() noexcept {
   // relaxed: written when the process begins.
-  if (CurrentPid() != g_owner.load(std::memory_order_relaxed)) return;
+  return CurrentPid() == g_owner.load(std::memory_order_relaxed);
+}
+
+void NoteEnd(EndKind kind, int status) noexcept {
+  if (!IsOwner()) return;
   runtime::Guard guard;
   if (guard.entered() && capture::IsRecording()) {
     capture::RecordEnd(kind, status);
@@ -52,16 +58,81 @@ F* Next(const char* name) noexcept {
   for (;;) syscall(SYS_exit_group, status);
 }
 
+void NoteProgram(const char* program) noexcept {
+  if (program == nullptr || !IsOwner()) return;
+  runtime::Guard guard;
+  if (guard.entered() && capture::IsRecording()) {
+    capture::RecordProperty("end.exec", program);
+  }
+}
+
+// `program`: what replaces this one, in the caller's words.
 template <class... Args>
-int Exec(const char* name, Args... args) noexcept {
+int Exec(const char* name, const char* program, Args... args) noexcept {
   auto* next = Next<int(Args...)>(name);
   if (next == nullptr) {
     errno = ENOSYS;
     return -1;
   }
+  NoteProgram(program);
   NoteEnd(EndKind::kExec, 0);
-  return next(args...);
+  const int result = next(args...);
+  const int saved_errno = errno;
+  NoteEnd(EndKind::kNone, 0);
+  errno = saved_errno;
+  return result;
 }
+
+// The arguments of execl() and its kin, as the array that execv() takes. In
+// the caller's stack if they are few: a child of vfork() must leave no mapping
+// behind in its parent.
+class ArgumentList {
+ public:
+  // Reads `rest` up to and with the null that ends the arguments.
+  ArgumentList(const char* first, va_list& rest) noexcept {
+    const size_t count = Count(first, rest);
+    if (count > kFew) {
+      bytes_ = count * sizeof(char*);
+      arguments_ = static_cast<const char**>(runtime::MapPages(bytes_));
+    }
+    if (arguments_ == nullptr) return;
+    arguments_[0] = first;
+    for (size_t i = 1; i < count; ++i) {
+      arguments_[i] = va_arg(rest, const char*);
+    }
+  }
+  // Only after an exec that failed.
+  ~ArgumentList() {
+    const int saved_errno = errno;
+    if (arguments_ != few_) runtime::UnmapPages(arguments_, bytes_);
+    errno = saved_errno;
+  }
+  ArgumentList(const ArgumentList&) = delete;
+  ArgumentList& operator=(const ArgumentList&) = delete;
+
+  // Null: no memory, and errno says so.
+  [[nodiscard]] char* const* get() const noexcept {
+    return const_cast<char* const*>(arguments_);
+  }
+
+ private:
+  static constexpr size_t kFew = 256;
+
+  // The null included.
+  static size_t Count(const char* first, va_list& rest) noexcept {
+    if (first == nullptr) return 1;
+    va_list counted;
+    va_copy(counted, rest);
+    size_t count = 2;
+    while (va_arg(counted, const char*) != nullptr) ++count;
+    va_end(counted);
+    return count;
+  }
+
+  const char* few_[kFew];
+  const char** arguments_ = few_;
+  size_t bytes_ = 0;
+};
 
 [[noreturn]] void Leave(const char* name, int status) noexcept {
   NoteEnd(EndKind::kFastExit, status);
@@ -80,6 +151,7 @@ void AdoptProcess() noexcept {
 
 extern "C" {
 
+using dstrace::hooks::ArgumentList;
 using dstrace::hooks::Exec;
 using dstrace::hooks::Leave;
 
@@ -100,21 +172,49 @@ DSTRACE_EXPORT void abort() noexcept {
 
 DSTRACE_EXPORT int execve(const char* path, char* const argv[],
                           char* const envp[]) noexcept {
-  return Exec("execve", path, argv, envp);
+  return Exec("execve", path, path, argv, envp);
 }
 DSTRACE_EXPORT int execv(const char* path, char* const argv[]) noexcept {
-  return Exec("execv", path, argv);
+  return Exec("execv", path, path, argv);
 }
 DSTRACE_EXPORT int execvp(const char* file, char* const argv[]) noexcept {
-  return Exec("execvp", file, argv);
+  return Exec("execvp", file, file, argv);
 }
 DSTRACE_EXPORT int execvpe(const char* file, char* const argv[],
                            char* const envp[]) noexcept {
-  return Exec("execvpe", file, argv, envp);
+  return Exec("execvpe", file, file, argv, envp);
 }
 DSTRACE_EXPORT int fexecve(int fd, char* const argv[],
                            char* const envp[]) noexcept {
-  return Exec("fexecve", fd, argv, envp);
+  return Exec("fexecve", "an open file", fd, argv, envp);
+}
+DSTRACE_EXPORT int execveat(int folder, const char* path, char* const argv[],
+                            char* const envp[], int flags) noexcept {
+  return Exec("execveat", path, folder, path, argv, envp, flags);
+}
+
+DSTRACE_EXPORT int execl(const char* path, const char* first, ...) noexcept {
+  va_list rest;
+  va_start(rest, first);
+  const ArgumentList argv(first, rest);
+  va_end(rest);
+  return argv.get() == nullptr ? -1 : Exec("execv", path, path, argv.get());
+}
+DSTRACE_EXPORT int execlp(const char* file, const char* first, ...) noexcept {
+  va_list rest;
+  va_start(rest, first);
+  const ArgumentList argv(first, rest);
+  va_end(rest);
+  return argv.get() == nullptr ? -1 : Exec("execvp", file, file, argv.get());
+}
+DSTRACE_EXPORT int execle(const char* path, const char* first, ...) noexcept {
+  va_list rest;
+  va_start(rest, first);
+  const ArgumentList argv(first, rest);
+  char* const* envp = va_arg(rest, char* const*);  // it stands after the null
+  va_end(rest);
+  return argv.get() == nullptr ? -1
+                               : Exec("execve", path, path, argv.get(), envp);
 }
 
 }  // extern "C"

@@ -12,6 +12,7 @@
 #include "preload/capture/recorder.h"
 #include "preload/hooks/libc_functions.h"
 #include "preload/hooks/torch_events.h"
+#include "preload/runtime/fork_gate.h"
 #include "preload/runtime/text.h"
 
 namespace dstrace::hooks {
@@ -106,7 +107,8 @@ bool IsTorchAllocator(const void* caller) noexcept {
 
 void LearnTorchAllocator(const void* caller) noexcept {
   Library library{reinterpret_cast<uintptr_t>(caller), 0, 0};
-  if (dl_iterate_phdr(FindLibrary, &library) == 0) return;
+  const runtime::ForkGate::Visit gate(runtime::ForkGate::Patience::kSome);
+  if (!gate.entered() || dl_iterate_phdr(FindLibrary, &library) == 0) return;
   g_high.store(library.high, std::memory_order_relaxed);
   // release: pairs with the acquire in IsTorchAllocator().
   g_low.store(library.low, std::memory_order_release);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "preload/runtime/config.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <limits>
 #include <string_view>
@@ -47,6 +49,20 @@ void ReadFollow() noexcept {
   } else if (!value.empty() && value != "all") {
     SayUnknown("DSTRACE_FOLLOW", value, "all, rank0, none");
   }
+}
+
+// The first process with DSTRACE_FOLLOW=none tells those after it, by fork or
+// exec, that they are not meant. One that replaces itself keeps its number.
+void FindFollowed() noexcept {
+  constexpr char kVariable[] = "DSTRACE_FOLLOW_PID";
+  if (g_config.follow != Follow::kNone) return;
+  if (getenv(kVariable) == nullptr) {
+    Text<16> own;
+    own << static_cast<uint64_t>(getpid());
+    setenv(kVariable, own.c_str(), 0);
+  }
+  const char* pid = getenv(kVariable);
+  g_config.followed_pid = pid == nullptr ? getpid() : atoi(pid);
 }
 
 // "2GiB", "256MiB", "1000000"; 0 where the text is not a size.
@@ -106,6 +122,7 @@ void ReadConfig() noexcept {
   }
   ReadStacks();
   ReadFollow();
+  FindFollowed();
   ReadLogLimit();
   ReadStackLimit();
 }

@@ -19,6 +19,8 @@ struct Config {
   const char* output = "dstrace-%h-%r-%p.pb";
   StackMode stacks = StackMode::kFull;  // DSTRACE_STACKS=full|python|none
   Follow follow = Follow::kAll;         // DSTRACE_FOLLOW=all|rank0|none
+  // With Follow::kNone: the process that was started, which alone records.
+  int32_t followed_pid = 0;
   bool disabled = false;                // DSTRACE_DISABLE=1
   bool quiet = false;                   // DSTRACE_QUIET=1: no line on stderr
   bool nvtx = true;                     // DSTRACE_NVTX=0: NVTX stays untouched

@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "preload/runtime/fork_gate.h"
+
 namespace dstrace::stacks {
 namespace {
 
@@ -179,6 +181,8 @@ struct Search {
 
 bool ForEachModule(ModuleVisitor visit, void* argument) noexcept {
   Visit state{visit, argument};
+  const runtime::ForkGate::Visit gate(runtime::ForkGate::Patience::kSome);
+  if (!gate.entered()) return false;
   return dl_iterate_phdr(OnModule, &state) != 0;
 }
 

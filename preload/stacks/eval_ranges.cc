@@ -13,7 +13,7 @@
 #include "preload/stacks/elf_module.h"
 #include "preload/stacks/python.h"
 #include "preload/stacks/python_runtime.h"
-#include "preload/stacks/unwind_gate.h"
+#include "preload/runtime/fork_gate.h"
 
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
@@ -167,7 +167,7 @@ bool Learn(CodeRange range) noexcept {
 bool LearnFromStack(const InterpreterCode& code, const uintptr_t* loops,
                     int count) noexcept {
   constexpr int kMaxDepth = 512;
-  const UnwindGate::Visit visit;
+  const runtime::ForkGate::Visit visit;
   if (!visit.entered()) return false;
   unw_context_t context;
   unw_cursor_t cursor;

@@ -4,9 +4,9 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "preload/runtime/fork_gate.h"
 #include "preload/stacks/elf_module.h"
 #include "preload/stacks/generation.h"
-#include "preload/stacks/unwind_gate.h"
 
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
@@ -47,7 +47,7 @@ Range OwnRange() noexcept {
 void WarmUp() noexcept {
   const int saved_errno = errno;
   OwnRange();
-  const UnwindGate::Visit visit;
+  const runtime::ForkGate::Visit visit;
   if (!visit.entered()) return;
   void* pcs[64];
   // Twice: the first call fills the caches, the second takes the fast path and
@@ -61,7 +61,7 @@ int CaptureNative(void** pcs, int max) noexcept {
   const int saved_errno = errno;
   int count = 0;
   {
-    const UnwindGate::Visit visit;
+    const runtime::ForkGate::Visit visit;
     if (!visit.entered()) return 0;
     count = unw_backtrace(pcs, max);
   }

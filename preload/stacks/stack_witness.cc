@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cerrno>
 
-#include "preload/stacks/unwind_gate.h"
+#include "preload/runtime/fork_gate.h"
 
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
@@ -186,7 +186,7 @@ bool Recorder::EndsWith(void* const* pcs, int count) const noexcept {
 
 bool RecordWitness(const void* frame, void* const* pcs, int count,
                    StackWitness* witness) noexcept {
-  const UnwindGate::Visit visit;
+  const runtime::ForkGate::Visit visit;
   if (!visit.entered()) return false;
   const int saved_errno = errno;
   WatchReads();

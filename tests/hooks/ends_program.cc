@@ -30,6 +30,12 @@ int Exec(const std::string& how) {
   if (how == "fexecve") {
     return fexecve(open(g_true, O_RDONLY), g_argv, environ);
   }
+  if (how == "execveat") {
+    return execveat(AT_FDCWD, g_true, g_argv, environ, 0);
+  }
+  if (how == "execl") return execl(g_true, "true", "1", nullptr);
+  if (how == "execlp") return execlp("true", "true", nullptr);
+  if (how == "execle") return execle(g_true, "true", nullptr, environ);
   if (how == "execve_fails") {
     const int result = execve("/no/such/file", g_argv, environ);
     return result == -1 && errno == ENOENT ? 7 : 8;

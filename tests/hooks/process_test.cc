@@ -63,15 +63,18 @@ TEST(ProcessEnd, AnAbortIsRecordedAndStillASignal) {
 }
 
 TEST(ProcessEnd, ExecIsRecordedAndHappens) {
-  for (const char* how : {"execve", "execv", "execvp", "execvpe", "fexecve"}) {
+  for (const char* how : {"execve", "execv", "execvp", "execvpe", "fexecve",
+                          "execveat", "execl", "execlp", "execle"}) {
     const Outcome outcome = RunProgram(how);
     EXPECT_EQ(outcome.exit_status, 0) << how;
     EXPECT_EQ(outcome.log, "end 4 0\n") << how;
   }
 }
 
-TEST(ProcessEnd, AFailedExecReturnsItsError) {
-  EXPECT_EQ(RunProgram("execve_fails").exit_status, 7);
+TEST(ProcessEnd, AFailedExecReturnsItsErrorAndTakesItsEndBack) {
+  const Outcome outcome = RunProgram("execve_fails");
+  EXPECT_EQ(outcome.exit_status, 7);
+  EXPECT_EQ(outcome.log, "end 4 0\nend 0 0\n");
 }
 
 // A child of vfork() runs in its parent's memory: its end is not the parent's.

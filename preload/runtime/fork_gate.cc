@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "preload/stacks/unwind_gate.h"
+#include "preload/runtime/fork_gate.h"
 
 #include <sys/syscall.h>
 #include <time.h>
@@ -11,7 +11,7 @@
 
 #include "preload/runtime/clock.h"
 
-namespace dstrace::stacks {
+namespace dstrace::runtime {
 namespace {
 
 // How long a fork waits for threads to leave. An unwind takes microseconds, its
@@ -48,48 +48,66 @@ bool AnyoneInside() noexcept {
   return false;
 }
 
+void Pause() noexcept {
+  constexpr timespec kTime = {0, 50'000};
+  const int saved_errno = errno;
+  syscall(SYS_nanosleep, &kTime, nullptr);  // libc's can be cancelled
+  errno = saved_errno;
+}
+
 }  // namespace
 
-UnwindGate::Visit::Visit() noexcept : entered_(true) {
+bool ForkGate::TryEnter() noexcept {
   // seq_cst: before IsClosed; pairs with AnyoneInside.
   OwnSlot().inside.fetch_add(1, std::memory_order_seq_cst);
-  if (__builtin_expect(IsClosed(), 0)) {
-    OwnSlot().inside.fetch_sub(1, std::memory_order_relaxed);
-    entered_ = false;
+  if (__builtin_expect(!IsClosed(), 1)) return true;
+  OwnSlot().inside.fetch_sub(1, std::memory_order_relaxed);  // was not inside
+  return false;
+}
+
+ForkGate::Visit::Visit(Patience patience) noexcept : entered_(TryEnter()) {
+  if (__builtin_expect(entered_, 1) || patience == Patience::kNone) return;
+  const uint64_t begun = MonotonicNow();
+  while (!entered_ && !closed_for_good()) {
+    if (MonotonicNow() - begun > kPatience) {
+      // The fork waits for this very thread, it seems.
+      OwnSlot().inside.fetch_add(1, std::memory_order_seq_cst);
+      entered_ = true;
+      return;
+    }
+    Pause();
+    entered_ = TryEnter();
   }
 }
 
-UnwindGate::Visit::~Visit() {
+ForkGate::Visit::~Visit() {
   // release: pairs with AnyoneInside; the unwinder's locks are free by then.
   if (entered_) OwnSlot().inside.fetch_sub(1, std::memory_order_release);
 }
 
-void UnwindGate::CloseForFork() noexcept {
-  const int saved_errno = errno;
+void ForkGate::CloseForFork() noexcept {
   // seq_cst: before AnyoneInside; pairs with IsClosed.
   g_forks.fetch_add(1, std::memory_order_seq_cst);
-  const uint64_t begun = runtime::MonotonicNow();
-  while (AnyoneInside() && runtime::MonotonicNow() - begun < kPatience) {
-    constexpr timespec kPause = {0, 50'000};
-    syscall(SYS_nanosleep, &kPause, nullptr);  // libc's can be cancelled
+  const uint64_t begun = MonotonicNow();
+  while (AnyoneInside() && MonotonicNow() - begun < kPatience) {
+    Pause();
   }
-  errno = saved_errno;
 }
 
-void UnwindGate::OpenInParent() noexcept {
+void ForkGate::OpenInParent() noexcept {
   // relaxed: what was closed can be entered late.
   g_forks.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void UnwindGate::AdoptChild() noexcept {
+void ForkGate::AdoptChild() noexcept {
   // relaxed, here and below: a child of fork() has one thread.
   if (AnyoneInside()) g_for_good.store(true, std::memory_order_relaxed);
   for (Slot& slot : g_slots) slot.inside.store(0, std::memory_order_relaxed);
   g_forks.store(0, std::memory_order_relaxed);
 }
 
-bool UnwindGate::closed_for_good() noexcept {
+bool ForkGate::closed_for_good() noexcept {
   return g_for_good.load(std::memory_order_relaxed);  // set while single
 }
 
-}  // namespace dstrace::stacks
+}  // namespace dstrace::runtime
