@@ -257,10 +257,16 @@ class Writer {
       item["count"] = row.count;
       item.update(StoryObject(*row.story));
       item["distinct_stacks"] = row.stacks.size();
-      if (options_.stacks) item["stack"] = Stack(row.stacks.front());
+      if (options_.stacks) AddStack(item, row.stacks.front());
       out.push_back(std::move(item));
     }
     return out;
+  }
+
+  void AddStack(Object& out, model::StackId id) {
+    const auto& stacks = view_.run().stacks.stacks;
+    out["stack"] = Stack(id);
+    out["stack_truncated"] = id < stacks.size() && stacks[id].truncated;
   }
 
   Object Stack(model::StackId id) {
@@ -290,7 +296,7 @@ class Writer {
                {"torch_live", failure.torch_live},
                {"torch_reserved", failure.torch_reserved}};
     out.update(StoryObject(view_.Tell(failure.stack)));
-    if (options_.stacks) out["stack"] = Stack(failure.stack);
+    if (options_.stacks) AddStack(out, failure.stack);
     return out;
   }
 

@@ -171,7 +171,7 @@ inline uint64_t Fingerprint(const PyLayout& layout, const void* code) noexcept {
   const auto file = Load<uintptr_t>(address + layout.code_file);
   const uintptr_t text_hash = layout.text_length + sizeof(uintptr_t);
   hash += Load<uint64_t>(name + text_hash) * kFactors[2];
-  hash += (file ^ Load<uint64_t>(file + text_hash)) * kFactors[3];
+  hash += (file ^ TextIdentity(layout, file)) * kFactors[3];
   // Two functions of one name, file and line still differ in their line tables.
   const auto lines = Load<uintptr_t>(address + layout.code_lines);
   return Mix(hash, lines + Load<uint64_t>(lines + layout.bytes_size));
