@@ -105,6 +105,19 @@ class EndToEnd(unittest.TestCase):
         self.assertEqual((run.status, run.stderr), (status, ""), run.stdout[-500:])
 
 
+def python_with(module):
+    """An interpreter that finds `module`: DSTRACE_TORCH_PYTHON, this one or pyenv's; or None."""
+    candidates = [os.environ.get("DSTRACE_TORCH_PYTHON"), sys.executable]
+    candidates += sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python")))
+    find = "import importlib.util as u, sys; sys.exit(u.find_spec(%r) is None)" % module
+    for python in candidates:
+        if not python or not os.access(python, os.X_OK):
+            continue
+        if subprocess.run([python, "-c", find], stderr=subprocess.DEVNULL).returncode == 0:
+            return python
+    return None
+
+
 def skip_all(reason):
     """For a whole file that cannot run here: ctest shows it as skipped."""
     print("SKIP: " + reason)

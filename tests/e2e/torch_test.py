@@ -2,33 +2,16 @@
 """Real PyTorch on the CPU: each tensor is in the log, under the Python line
 that made it. Needs an interpreter that can import torch: DSTRACE_TORCH_PYTHON,
 or one of those that the other tests use."""
-import glob
 import json
 import os
-import subprocess
-import sys
 import unittest
 
+import harness
 
-def with_torch():
-    candidates = [os.environ.get("DSTRACE_TORCH_PYTHON"), sys.executable]
-    candidates += sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python")))
-    find = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
-    for python in candidates:
-        if not python or not os.access(python, os.X_OK):
-            continue
-        if subprocess.run([python, "-c", find], stderr=subprocess.DEVNULL).returncode == 0:
-            return python
-    return None
-
-
-PYTHON = with_torch()
+PYTHON = harness.python_with("torch")
 SWITCH = os.environ["E2E_TORCH_SWITCH"]
 if PYTHON is None:
-    print("SKIP: no Python with torch (set DSTRACE_TORCH_PYTHON, or install python3-torch)")
-    sys.exit(77)
-
-import harness  # noqa: E402
+    harness.skip_all("no Python with torch (set DSTRACE_TORCH_PYTHON, or install python3-torch)")
 
 
 class Torch(harness.EndToEnd):
