@@ -155,7 +155,8 @@ uint64_t Mix(uint64_t hash, uint64_t value) noexcept {
 
 // The parts that identify a code object are combined by one multiplication each
 // that does not wait for the one before.
-inline uint64_t Fingerprint(const PyLayout& layout, const void* code) noexcept {
+inline uint64_t Fingerprint(const PyLayout& layout, const void* code,
+                            TextMemo& memo) noexcept {
   if (code == nullptr) return 0;
   const auto address = reinterpret_cast<uintptr_t>(code);
   const auto name = Load<uintptr_t>(address + layout.code_name);
@@ -171,7 +172,7 @@ inline uint64_t Fingerprint(const PyLayout& layout, const void* code) noexcept {
   const auto file = Load<uintptr_t>(address + layout.code_file);
   const uintptr_t text_hash = layout.text_length + sizeof(uintptr_t);
   hash += Load<uint64_t>(name + text_hash) * kFactors[2];
-  hash += (file ^ TextIdentity(layout, file)) * kFactors[3];
+  hash += (file ^ TextIdentity(layout, file, memo)) * kFactors[3];
   // Two functions of one name, file and line still differ in their line tables.
   const auto lines = Load<uintptr_t>(address + layout.code_lines);
   return Mix(hash, lines + Load<uint64_t>(lines + layout.bytes_size));
@@ -228,12 +229,16 @@ void CodeFingerprints(const PyFrame* frames, int count,
     return;
   }
   const PyLayout layout = python->layout;  // by value as in the walkers
-  for (int i = 0; i < count; ++i) out[i] = Fingerprint(layout, frames[i].code);
+  TextMemo memo;
+  for (int i = 0; i < count; ++i) {
+    out[i] = Fingerprint(layout, frames[i].code, memo);
+  }
 }
 
 uint64_t CodeFingerprint(const void* code) noexcept {
   const PythonRuntime* python = FindPython();
-  return python == nullptr ? 0 : Fingerprint(python->layout, code);
+  TextMemo memo;
+  return python == nullptr ? 0 : Fingerprint(python->layout, code, memo);
 }
 
 bool DescribeFrame(const PyFrame& frame, PyCodeInfo* info) noexcept {

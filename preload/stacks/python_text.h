@@ -47,6 +47,18 @@ inline uint64_t TextIdentity(const PyLayout& layout, uintptr_t text) noexcept {
   return sum ^ sum >> 32;
 }
 
+// The same for frames one after the other, which often share a file. While they
+// stand still; one memo per walk.
+struct TextMemo {
+  uintptr_t text = 0;
+  uint64_t identity = 0;
+};
+inline uint64_t TextIdentity(const PyLayout& layout, uintptr_t text,
+                             TextMemo& memo) noexcept {
+  if (memo.text != text) memo = {text, TextIdentity(layout, text)};
+  return memo.identity;
+}
+
 // Encodes one code point; returns its length, 1 to 4.
 size_t EncodeUtf8(uint32_t code_point, char* out) noexcept;
 
