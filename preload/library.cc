@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "preload/capture/session.h"
+#include "preload/hooks/deep_bind.h"
 #include "preload/hooks/hooks.h"
 #include "preload/runtime/config.h"
 #include "preload/runtime/fork_gate.h"
@@ -33,7 +34,10 @@ __attribute__((constructor)) void OnLoad() {
 }
 
 // The loader takes us down before the driver, which was loaded later.
-__attribute__((destructor)) void OnUnload() { hooks::StopQueries(); }
+__attribute__((destructor)) void OnUnload() {
+  hooks::TellDeepBind();
+  hooks::StopQueries();
+}
 
 }  // namespace
 }  // namespace dstrace

@@ -21,6 +21,7 @@
 #include "preload/capture/recorder.h"
 #include "preload/hooks/cuda_abi.h"
 #include "preload/hooks/cupti.h"
+#include "preload/hooks/deep_bind.h"
 #include "preload/hooks/driver_queries.h"
 #include "preload/hooks/export.h"
 #include "preload/hooks/hook_id.h"
@@ -99,6 +100,7 @@ void Record(DeviceEvent& event) noexcept {
   capture::RecordDevice(event);
   t_call.seen |= BitOf(event.kind);
   SampleAfter(event);
+  TellDeepBind();
 }
 
 // Runs `B` around `real`.

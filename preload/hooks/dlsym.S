@@ -70,4 +70,29 @@ dlvsym:
         .cfi_endproc
         .size   dlvsym, . - dlvsym
 
+/*   dlopen(file, mode): goto *dstrace_note_open(file, mode)
+ * libc looks for `file` where the caller says (its RUNPATH). */
+        .globl  dlopen
+        .type   dlopen, @function
+        .p2align 4
+dlopen:
+        .cfi_startproc
+        endbr64
+        pushq   %rdi
+        .cfi_adjust_cfa_offset 8
+        pushq   %rsi
+        .cfi_adjust_cfa_offset 8
+        subq    $8, %rsp
+        .cfi_adjust_cfa_offset 8
+        call    dstrace_note_open
+        addq    $8, %rsp
+        .cfi_adjust_cfa_offset -8
+        popq    %rsi
+        .cfi_adjust_cfa_offset -8
+        popq    %rdi
+        .cfi_adjust_cfa_offset -8
+        jmp     *%rax
+        .cfi_endproc
+        .size   dlopen, . - dlopen
+
         .section .note.GNU-stack, "", @progbits

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "preload/capture/recorder.h"
+#include "preload/hooks/deep_bind.h"
 #include "preload/hooks/export.h"
 #include "preload/hooks/hook_id.h"
 #include "preload/hooks/libc_functions.h"
@@ -23,6 +24,10 @@ extern "C" {
 // Where dlsym.S jumps. Set before its first jump by dstrace_find_symbol.
 [[gnu::visibility("hidden")]] decltype(&::dlsym) dstrace_next_dlsym = nullptr;
 [[gnu::visibility("hidden")]] decltype(&::dlvsym) dstrace_next_dlvsym = nullptr;
+
+// The dlopen that dlsym.S goes on to.
+[[gnu::visibility("hidden")]] decltype(&::dlopen) dstrace_note_open(
+    const char* file, int mode) noexcept;
 
 struct DstraceAnswer {
   void* value;
@@ -119,6 +124,26 @@ void NoteUnloads() noexcept {
   capture::ModulesChanged();
 }
 
+// Of a process without one (glibc before 2.34, without libdl).
+void* NoDlopen(const char*, int) noexcept { return nullptr; }
+
+// The dlopen after ours. Racing threads write the same value.
+decltype(&::dlopen) NextDlopen() noexcept {
+  static std::atomic<decltype(&::dlopen)> next{nullptr};
+  // relaxed: the value is a constant of the process.
+  auto* real = next.load(std::memory_order_relaxed);
+  if (__builtin_expect(real != nullptr, 1)) return real;
+  const LibcFunctions& libc = Libc();
+  if (libc.dlsym != nullptr) {
+    real =
+        reinterpret_cast<decltype(&::dlopen)>(libc.dlsym(RTLD_NEXT, "dlopen"));
+  }
+  if (real == nullptr) real = libc.dlopen;
+  if (real == nullptr) return &NoDlopen;
+  next.store(real, std::memory_order_relaxed);
+  return real;
+}
+
 using Dlclose = int (*)(void*);
 Dlclose NextDlclose() noexcept {
   static std::atomic<Dlclose> next{nullptr};
@@ -147,6 +172,11 @@ DstraceAnswer dstrace_find_symbol(void* handle, const char* name,
   const Hook hook = FindHook(name);
   if (hook == Hook::kCount) return kPass;
   return FindOurs(hook, handle, version, caller);
+}
+
+decltype(&::dlopen) dstrace_note_open(const char* file, int mode) noexcept {
+  if ((mode & RTLD_DEEPBIND) != 0) dstrace::hooks::NoteDeepBind(file);
+  return dstrace::hooks::NextDlopen();
 }
 
 extern "C" DSTRACE_EXPORT int dlclose(void* handle) noexcept {

@@ -15,6 +15,7 @@
 #include <cstdlib>
 
 #include "preload/capture/recorder.h"
+#include "preload/hooks/deep_bind.h"
 #include "preload/hooks/export.h"
 #include "preload/hooks/hooks.h"
 #include "preload/hooks/libc_functions.h"
@@ -41,6 +42,7 @@ void NoteEnd(EndKind kind, int status) noexcept {
   if (!IsOwner()) return;
   runtime::Guard guard;
   if (guard.entered() && capture::IsRecording()) {
+    TellDeepBind();
     capture::RecordEnd(kind, status);
   }
 }

@@ -63,6 +63,41 @@ class Others(harness.EndToEnd):
         self.check(harness.PRELOAD, program)
         self.check(runtime + ":" + harness.PRELOAD, program)
 
+    def open_plugin(self, how, *more, plugin=os.environ["E2E_PLUGIN"], **variables):
+        run = self.run_program([os.environ["E2E_DEEP_PROGRAM"], plugin, how] + list(more),
+                               **variables)
+        self.assertEqual((run.status, run.stderr), (0, ""))
+        return run
+
+    def test_a_library_that_binds_past_us_is_named(self):
+        for how in ("now", "lazy"):
+            with self.subTest(how=how):
+                run = self.open_plugin(how)
+                self.assertEqual(run.stdout, "done\n")
+                lost, = [loss for loss in self.only_trace(run).losses if loss["count"]]
+                self.assertEqual((lost["cause"], lost["count"]), (8, 1))
+                text = " ".join(self.report(run.logs[0]).stdout.split())
+                self.assertIn("LOST: 1 x bypassed (libe2e_plugin.so is open with RTLD_DEEPBIND; "
+                              "not seen there: ", text)
+                self.assertIn("cudaMalloc", text)
+                # The runtime was there before: below it, at the driver, all is seen.
+                sizes = [event["size"] for event in self.only_trace(run).allocations()]
+                self.assertEqual(sizes, [512, 4096, 1024])
+                os.unlink(run.logs[0])
+
+    def test_a_library_opened_plainly_is_seen(self):
+        run = self.open_plugin("plain")
+        trace = self.only_trace(run)
+        self.assertEqual([event["size"] for event in trace.allocations()], [512, 4096, 1024])
+        self.assertEqual([loss for loss in trace.losses if loss["count"]], [])
+
+    def test_the_loaders_answers_are_its_own(self):
+        for plugin in ("/no/such/library.so", "libnosuch.so"):
+            bare = self.open_plugin("now", "missing", plugin=plugin, LD_PRELOAD=None)
+            traced = self.open_plugin("now", "missing", plugin=plugin)
+            self.assertIn(plugin, bare.stdout)
+            self.assertEqual(traced.stdout, bare.stdout)
+
     def test_a_setuid_program_runs_without_us(self):
         setpriv = shutil.which("setpriv")
         if os.geteuid() != 0 or setpriv is None:
