@@ -35,6 +35,12 @@ namespace {
 
 constexpr TorchDevice kCuda0{.type = 1, .index = 0};
 constexpr uint64_t kLimit = 4 << 20;
+// Between two looks at a file: in proportion to what a look takes.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr useconds_t kPause = 50000;
+#else
+constexpr useconds_t kPause = 1000;
+#endif
 
 void Tensor(uint64_t address, int64_t size) {
   const runtime::Guard guard;
@@ -304,7 +310,7 @@ TEST_F(LimitTest, IsValidAtAnyInstantWhilePlacesAreWrittenAgain) {
       turned += bytes.size() == kLimit;
     }
     kill(child, SIGCONT);
-    usleep(1000);
+    usleep(kPause);
   }
   EXPECT_EQ(status, 0);
   EXPECT_GT(turned, 10);
