@@ -2,7 +2,9 @@
 """Beside other people's preloads, allocators, sanitizers, and where no preload may be."""
 import glob
 import os
+import re
 import shutil
+import subprocess
 
 import harness
 
@@ -97,6 +99,39 @@ class Others(harness.EndToEnd):
             traced = self.open_plugin("now", "missing", plugin=plugin)
             self.assertIn(plugin, bare.stdout)
             self.assertEqual(traced.stdout, bare.stdout)
+
+    def test_a_librarys_own_allocator_is_seen_under_its_name(self):
+        # As torch.cuda.memory.CUDAPluggableAllocator does: by path and by name.
+        program = ("import ctypes, sys; library = ctypes.CDLL(sys.argv[1]); "
+                   "alloc = library.plugin_alloc; alloc.restype = ctypes.c_void_p; "
+                   "alloc.argtypes = (ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p); "
+                   "free = library.plugin_free; "
+                   "free.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p); "
+                   "blocks = [alloc(size, 0, None) for size in (512, 1024, 2048)]; "
+                   "free(blocks[1], 1024, 0, None)")
+        run = self.run_program([harness.PYTHON, "-c", program, os.environ["E2E_PLUGIN"]])
+        self.assert_clean(run)
+        trace = self.only_trace(run)
+        self.assertEqual([event["size"] for event in trace.allocations()], [512, 1024, 2048])
+        for event in trace.allocations():
+            self.assertEqual(trace.names(event["stack"])[0], "plugin_alloc")
+        self.assertIn("e2e_plugin's own memory", self.report(run.logs[0]).stdout)
+
+    def test_another_libstdcxx_in_front_of_us_and_behind(self):
+        other = os.environ.get("DSTRACE_OTHER_LIBSTDCXX") or library("libstdc++.so.6")
+        if other is None:
+            self.skipTest("no libstdc++")
+        copy = os.path.join(self.scratch, "libstdc++.so.6")
+        shutil.copy(other, copy)
+        self.check(harness.PRELOAD + ":" + copy)
+        self.check(copy + ":" + harness.PRELOAD)
+        # Only libc and the loader: whichever the program has is its own affair.
+        listed = subprocess.run(["readelf", "--dyn-syms", "--wide", harness.PRELOAD],
+                                stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
+        wanted = [line for line in listed.splitlines() if " UND " in line]
+        self.assertGreater(len(wanted), 10)
+        self.assertEqual([line for line in wanted
+                          if re.search(r"GLIBCXX|CXXABI|GCC_|_ZNSt|_ZSt|_Unwind", line)], [])
 
     def test_a_setuid_program_runs_without_us(self):
         setpriv = shutil.which("setpriv")
