@@ -18,6 +18,7 @@
 #include "preload/runtime/mutex.h"
 #include "preload/stacks/merge.h"
 #include "preload/stacks/python.h"
+#include "preload/stacks/python_chain.h"
 #include "preload/stacks/symbol.h"
 #include "preload/stacks/witness_cache.h"
 
@@ -66,9 +67,9 @@ struct ThreadState {
   stacks::WitnessCache witnessed;
 
   void* native[kMaxNative];
+  stacks::PythonChain chain;
   stacks::PyFrame python[kMaxPython];
-  uint64_t words[2 + kMaxNative + 2 * kMaxPython];  // what keys are made of
-  uint64_t prints[kMaxPython];                      // of the code objects
+  uint64_t words[2 + kMaxNative];  // what keys are made of
   stacks::Frame merged[kMaxFrames];
   uint32_t frame_ids[kMaxFrames];
   stacks::StackWitness witness;

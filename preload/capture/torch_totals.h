@@ -23,11 +23,15 @@ class TorchTotals {
                            uint64_t reserved, bool written) noexcept {
     if (device >= kDevices) return true;
     Device& last = devices_[device];
-    // relaxed: ordered by PyTorch's lock, see above.
-    const uint64_t before =
-        last.allocated.exchange(allocated, std::memory_order_relaxed);
+    // relaxed: ordered by PyTorch's lock, see above. Loads and stores, not
+    // exchanges: those would cost as much as the rest of the event's record.
+    const uint64_t before = last.allocated.load(std::memory_order_relaxed);
     const bool same_reserved =
-        last.reserved.exchange(reserved, std::memory_order_relaxed) == reserved;
+        last.reserved.load(std::memory_order_relaxed) == reserved;
+    last.allocated.store(allocated, std::memory_order_relaxed);
+    if (!same_reserved) {
+      last.reserved.store(reserved, std::memory_order_relaxed);
+    }
     const bool adds_up = before + static_cast<uint64_t>(size) == allocated;
     return written && adds_up && same_reserved;
   }

@@ -18,8 +18,9 @@ struct NvmlMemory {  // nvmlMemory_t
 };
 using NvmlDevice = struct nvmlDevice_st*;
 
-// Other GPUs of the host need not be woken up.
-constexpr unsigned int kNoAttach = 2;
+// NVML_INIT_FLAG_NO_ATTACH would be quicker, but no device is found by UUID
+// then (NVML_ERROR_NOT_FOUND; driver 580.159).
+constexpr unsigned int kAttach = 0;
 
 void* OpenNvml() noexcept {
   const LibcFunctions& libc = Libc();
@@ -59,7 +60,7 @@ bool Ask(const char* name, Args... args) noexcept {
 std::optional<uint64_t> NvmlUsedBytes(CUdevice device) noexcept {
   char uuid[48] = "";
   if (!DeviceUuid(device, uuid, sizeof uuid)) return std::nullopt;
-  if (!Ask("nvmlInitWithFlags", kNoAttach)) return std::nullopt;
+  if (!Ask("nvmlInitWithFlags", kAttach)) return std::nullopt;
   NvmlDevice handle = nullptr;
   NvmlMemory memory = {};
   const char* name = uuid;

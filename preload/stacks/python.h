@@ -50,10 +50,6 @@ int CapturePython(PyFrame* out, int max, bool* truncated) noexcept;
 // this thread that has not returned.
 uint64_t CodeFingerprint(const void* code) noexcept;
 
-// The same for `count` frames at once, into out[0..count): cheaper than one by
-// one.
-void CodeFingerprints(const PyFrame* frames, int count, uint64_t* out) noexcept;
-
 struct PyCodeInfo {
   char name[256];  // UTF-8, qualified name from 3.11 on, cut at a character
   char file[512];  // UTF-8 as in co_filename, cut at a character

@@ -37,6 +37,10 @@ bool PythonIsChecked() noexcept;
 // (then FindPython returns null from now on).
 bool CheckPython(const PythonRuntime& python, uintptr_t thread_state) noexcept;
 
+// The innermost frame of the calling thread; 0 where it runs no Python, or none
+// that may be read.
+uintptr_t ThisThreadsFrame(const PythonRuntime& python) noexcept;
+
 // Addresses inside the C stack frames of this thread's evaluation loops,
 // innermost first, of structures that the loop keeps in its own stack frame
 // (3.11+; before there are none). Some may lie elsewhere.

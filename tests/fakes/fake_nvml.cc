@@ -17,7 +17,9 @@
 namespace {
 
 int g_users = 0;
+bool g_attached = false;
 
+constexpr unsigned int kNoAttach = 2;  // NVML_INIT_FLAG_NO_ATTACH
 constexpr int kUninitialized = 1;
 constexpr int kNotFound = 6;
 
@@ -44,10 +46,11 @@ bool AskDriver(int device, uint64_t* used, uint64_t* total) {
 
 }  // namespace
 
-FAKE_EXPORT int nvmlInitWithFlags(unsigned int) {
+FAKE_EXPORT int nvmlInitWithFlags(unsigned int flags) {
   const char* const mode = std::getenv("FAKE_NVML");
   if (mode != nullptr && std::strcmp(mode, "missing") == 0) return kNotFound;
   ++g_users;
+  g_attached = (flags & kNoAttach) == 0;
   return 0;
 }
 FAKE_EXPORT int nvmlShutdown() {
@@ -58,6 +61,7 @@ FAKE_EXPORT int nvmlShutdown() {
 // The fake driver's UUIDs end in the ordinal.
 FAKE_EXPORT int nvmlDeviceGetHandleByUUID(const char* uuid, void** out) {
   if (g_users == 0) return kUninitialized;
+  if (!g_attached) return kNotFound;  // as the real one
   const size_t length = std::strlen(uuid);
   if (std::strncmp(uuid, "GPU-", 4) != 0 || length < 6) return kNotFound;
   *out = reinterpret_cast<void*>(std::strtoull(uuid + length - 2, nullptr, 16) +

@@ -7,12 +7,17 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
 
 #include "preload/stacks/eval_ranges.h"
 #include "preload/stacks/merge.h"
 #include "preload/stacks/native.h"
 #include "preload/stacks/python.h"
+#include "preload/stacks/python_chain.h"
 #include "preload/stacks/symbol.h"
 
 #define PROBE_EXPORT extern "C" __attribute__((visibility("default")))
@@ -29,7 +34,6 @@ struct Buffers {
   void* pcs[kMaxFrames];
   PyFrame python[kMaxFrames];
   Frame frames[2 * kMaxFrames];
-  uint64_t prints[kMaxFrames];
 };
 
 // Too large for a thread's stack, and static TLS is scarce in an opened
@@ -73,6 +77,69 @@ class JsonWriter {
   size_t size_;
   size_t used_ = 0;
 };
+
+// Zero to begin with, as the recorder's are.
+dstrace::stacks::PythonChain& ThisThreadsChain() {
+  thread_local std::unique_ptr<dstrace::stacks::PythonChain> chain(
+      new dstrace::stacks::PythonChain());
+  return *chain;
+}
+
+// Holds the chains of all threads against full readings: the same frames, one
+// key for one stack and one stack for one key.
+class ChainCheck {
+ public:
+  void Check(const PyFrame* frames, int count, int max, bool truncated) {
+    auto& chain = ThisThreadsChain();
+    const auto key = chain.Take();
+    std::vector<PyFrame> taken(static_cast<size_t>(max));
+    bool cut = false;
+    taken.resize(static_cast<size_t>(chain.Frames(taken.data(), max, &cut)));
+    // A chain may be cut where a full reading is not, never the other way.
+    if (cut && !truncated) return;
+    const Stack whole = StackOf(frames, static_cast<size_t>(count));
+    const Stack own = StackOf(taken.data(), taken.size());
+    const std::lock_guard lock(mutex_);
+    if (own != whole || cut != truncated) ++errors_;
+    if (cut) return;
+    const auto by_key =
+        by_key_.emplace(std::make_pair(key.low, key.high), own).first;
+    const auto by_stack =
+        by_stack_.emplace(own, std::make_pair(key.low, key.high)).first;
+    if (by_key->second != own) ++errors_;
+    if (by_stack->second != std::make_pair(key.low, key.high)) ++errors_;
+    ++checks_;
+    kept_ += count - chain.links_read() > 0 ? 1 : 0;
+  }
+
+  int errors() const { return errors_; }
+  int checks() const { return checks_; }
+  int kept() const { return kept_; }
+
+ private:
+  using Stack = std::vector<std::tuple<const void*, uint32_t, bool, uint64_t>>;
+  static Stack StackOf(const PyFrame* frames, size_t count) {
+    Stack stack;
+    for (size_t i = 0; i < count; ++i) {
+      stack.emplace_back(frames[i].code, frames[i].lasti, frames[i].entry,
+                         dstrace::stacks::CodeFingerprint(frames[i].code) ^
+                             frames[i].empty_loops);
+    }
+    return stack;
+  }
+
+  std::mutex mutex_;
+  std::map<std::pair<uint64_t, uint64_t>, Stack> by_key_;
+  std::map<Stack, std::pair<uint64_t, uint64_t>> by_stack_;
+  int errors_ = 0;
+  int checks_ = 0;
+  int kept_ = 0;
+};
+
+ChainCheck& TheChainCheck() {
+  static ChainCheck& check = *new ChainCheck;
+  return check;
+}
 
 void PrintPython(const PyFrame& frame, JsonWriter* json) {
   PyCodeInfo info;
@@ -135,10 +202,11 @@ PROBE_EXPORT int probe_capture(char* out, int size, int max_python,
                                ProbeResult* result) {
   const auto buffers = NewBuffers();
   bool truncated = false;
+  if (max_python > kMaxFrames) max_python = kMaxFrames;
   const int native = dstrace::stacks::CaptureNative(buffers->pcs, kMaxFrames);
-  const int python = dstrace::stacks::CapturePython(
-      buffers->python, max_python < kMaxFrames ? max_python : kMaxFrames,
-      &truncated);
+  const int python =
+      dstrace::stacks::CapturePython(buffers->python, max_python, &truncated);
+  TheChainCheck().Check(buffers->python, python, max_python, truncated);
   const int merged =
       dstrace::stacks::Merge(buffers->pcs, native, buffers->python, python,
                              buffers->frames, 2 * kMaxFrames);
@@ -184,6 +252,22 @@ PROBE_EXPORT int probe_capture_python_only(char* out, int size) {
   return merged;
 }
 
+// One event of a program: only the chain, held against a full reading.
+PROBE_EXPORT void probe_chain() {
+  constexpr int kMax = 256;
+  PyFrame frames[kMax];
+  bool truncated = false;
+  const int python = dstrace::stacks::CapturePython(frames, kMax, &truncated);
+  TheChainCheck().Check(frames, python, kMax, truncated);
+}
+PROBE_EXPORT int probe_chain_errors() { return TheChainCheck().errors(); }
+PROBE_EXPORT int probe_chain_checks() { return TheChainCheck().checks(); }
+PROBE_EXPORT int probe_chain_kept() { return TheChainCheck().kept(); }
+PROBE_EXPORT int probe_chain_links_read() {
+  static_cast<void>(ThisThreadsChain().Take());
+  return ThisThreadsChain().links_read();
+}
+
 PROBE_EXPORT int probe_status() {
   return static_cast<int>(dstrace::stacks::PythonStatus());
 }
@@ -207,17 +291,16 @@ PROBE_EXPORT unsigned long long probe_fingerprint(unsigned long long* code) {
 }
 
 // Nanoseconds are the caller's business: runs `count` captures of everything.
+// Returns how many found Python, native frames added.
 PROBE_EXPORT int probe_repeat(int count, int with_native) {
   const auto buffers = NewBuffers();
   int frames = 0;
   for (int i = 0; i < count; ++i) {
     if (with_native != 0)
       frames += dstrace::stacks::CaptureNative(buffers->pcs, 128);
-    const int python =
-        dstrace::stacks::CapturePython(buffers->python, 128, nullptr);
-    dstrace::stacks::CodeFingerprints(buffers->python, python, buffers->prints);
-    const uint64_t hash = python > 0 ? buffers->prints[python - 1] : 0;
-    frames += python + static_cast<int>(hash & 1);
+    frames += ThisThreadsChain().Take() == dstrace::stacks::PythonChain::Key{}
+                  ? 0
+                  : 1;
   }
   return frames;
 }

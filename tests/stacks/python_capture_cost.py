@@ -20,13 +20,13 @@ def cost(depth, mode):
     best = float("inf")
     for _ in range(5):
         start = time.thread_time()
-        frames = library.probe_repeat(COUNT, mode)
+        library.probe_repeat(COUNT, mode)
         best = min(best, time.thread_time() - start)
-    return best / COUNT * 1e9, frames // COUNT
+    return best / COUNT * 1e9
 
 
 print(sys.version.split()[0])
 for depth in (3, 13, 30):
     for name, mode in (("python", 0), ("python+native", 1)):
-        nanoseconds, frames = cost(max(0, depth - 2), mode)
-        print("  depth %2d  %-13s %7.1f ns  %d frames" % (depth, name, nanoseconds, frames))
+        nanoseconds = cost(max(0, depth - 2), mode)
+        print("  depth %2d  %-13s %7.1f ns" % (depth, name, nanoseconds))

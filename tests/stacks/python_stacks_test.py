@@ -69,6 +69,9 @@ class Snapshot:
 class StacksTest(unittest.TestCase):
     maxDiff = 4000
 
+    def tearDown(self):
+        self.assertEqual(WITHOUT_GIL.probe_chain_errors(), 0)
+
     def check(self, snapshot):
         self.assertEqual(WITHOUT_GIL.probe_status(), 2)
         self.assertEqual(snapshot.python, snapshot.own)
@@ -553,6 +556,53 @@ sys.keep = Last()
         values = dict(item.split("=") for item in out)
         self.assertGreaterEqual(int(values["exit"]), 1)
         self.assertGreaterEqual(int(values["frames"]), 0)
+
+    def test_the_chain_of_the_last_event_is_kept_where_it_still_holds(self):
+        event = WITHOUT_GIL.probe_chain
+        kept = WITHOUT_GIL.probe_chain_kept()
+
+        def leaf(n):
+            event()
+            if n % 3 == 0:
+                event()
+
+        def generator(n):
+            for i in range(n):
+                leaf(i)
+                yield i
+
+        def inner(n, deep):
+            if deep:
+                return inner(n, deep - 1)
+            leaf(n)
+            for _ in generator(n % 5):
+                event()
+            sorted([3, 1, 2], key=lambda x: event() or x)
+            exec(compile("event()\nleaf(1)\n", "made-%d" % (n % 7), "exec"), {"event": event, "leaf": leaf})
+            event()
+
+        for i in range(300):
+            inner(i, i % 11)
+            if i % 50 == 0:
+                event()
+        self.assertGreater(WITHOUT_GIL.probe_chain_kept(), kept + 1000)
+
+    def test_the_same_stack_again_reads_only_what_moved(self):
+        def deep(n):
+            if n:
+                return deep(n - 1)
+            return [WITHOUT_GIL.probe_chain_links_read() for _ in range(3)]
+
+        self.assertLess(max(deep(40)[1:]), 5)
+
+    def test_a_stack_deeper_than_the_chain_is_cut_and_the_next_one_whole(self):
+        def deep(n):
+            if n:
+                return deep(n - 1)
+            WITHOUT_GIL.probe_chain()
+
+        for depth in (600, 3, 255, 256, 600, 600, 3):
+            deep(depth)
 
     def test_fork(self):
         self.run_script("""

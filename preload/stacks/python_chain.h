@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DSTRACE_PRELOAD_STACKS_PYTHON_CHAIN_H_
+#define DSTRACE_PRELOAD_STACKS_PYTHON_CHAIN_H_
+
+// The Python frames of one thread, kept from event to event, and a key for
+// them.
+//
+// From one allocation to the next the outer part of a stack rarely changes. So
+// the chain of frames of the last event is kept, outermost first, each link
+// with a key for itself and everything around it. At the next event frames are
+// walked from the innermost on until one is met that is in the chain and looks
+// just as it did, as does everything around it; only those before it are read
+// in full.
+//
+//   links   [0]      [1]      [2]      [3]
+//           module   train    forward  linear      last event
+//           module   train    forward' relu        now: [0] and [1] are kept
+//
+// A link looks as it did when frame, caller, code object, instruction and what
+// tells this code object from a later one at its address are the same: all that
+// a full reading depends on. So the key is that of a full reading, always.
+//
+// Memory: lies in zeroed pages, touched as deep as stacks get. Thread-safety:
+// none, one per thread.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "preload/stacks/python.h"
+#include "preload/stacks/python_frame.h"
+#include "preload/stacks/python_text.h"
+
+namespace dstrace::stacks {
+
+class PythonChain {
+ public:
+  // Frames that are looked at, hidden ones and loop ends included.
+  static constexpr int kMaxLinks = 320;
+
+  struct Key {
+    uint64_t low;
+    uint64_t high;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+
+  // Takes the calling thread's stack. Equal stacks have equal keys, in every
+  // thread; different ones differ but for a chance of 2^-64. A thread that runs
+  // no Python has the key {0, 0}.
+  [[nodiscard]] Key Take() noexcept;
+
+  // The frames of the last Take(), as CapturePython gives them.
+  int Frames(PyFrame* out, int max, bool* truncated) const noexcept;
+
+  // How many links the last Take() had to read in full.
+  [[nodiscard]] int links_read() const noexcept { return links_read_; }
+
+ private:
+  // What of a code object's memory tells it from a later one there.
+  struct Identity {
+    uintptr_t name;
+    uintptr_t lines;
+    uint64_t name_hash;
+    uint64_t lines_size;
+    TextWitness file;
+    uint32_t first_line;
+  };
+  struct Link {
+    // The frame's memory, as it was.
+    uintptr_t frame;
+    uintptr_t previous;
+    uintptr_t code;
+    uintptr_t instruction;
+    uintptr_t version_at;  // where `version` was read
+    uint32_t version;      // 0: see `identity`
+    uint8_t flag;
+    bool is_code;
+    // What it means.
+    RawFrame meaning;
+    Key key;
+    Identity identity;
+  };
+  struct Offsets;
+  struct Checked;
+
+  // A hash table of links by frame; what it says is checked, never trusted.
+  static constexpr int kPlaces = 512;
+
+  static Identity IdentityOf(const PyLayout& layout, uintptr_t code) noexcept;
+  static uint64_t SumOf(const Identity& identity) noexcept;
+  static bool IsSame(const PyLayout& layout, const Offsets& at,
+                     const Link& link, Checked& checked) noexcept;
+  static bool IsSameCode(const PyLayout& layout, uintptr_t code,
+                         const Identity& known, Checked& checked) noexcept;
+  static uint32_t PlaceOf(uintptr_t frame) noexcept;
+
+  int Known(uintptr_t frame) const noexcept;
+  bool WalkFrom(const PyLayout& layout, uintptr_t frame) noexcept;
+  void Push(const PyLayout& layout, uintptr_t frame) noexcept;
+
+  int count_;
+  int links_read_;
+  bool truncated_;
+  int fresh_count_;
+  uint16_t place_[kPlaces];  // link + 1; 0: none
+  uintptr_t fresh_[kMaxLinks];
+  Link links_[kMaxLinks];
+};
+
+static_assert(std::is_trivially_default_constructible_v<PythonChain>);
+static_assert(std::is_trivially_destructible_v<PythonChain>);
+
+}  // namespace dstrace::stacks
+
+#endif  // DSTRACE_PRELOAD_STACKS_PYTHON_CHAIN_H_
