@@ -38,8 +38,10 @@ constexpr uint64_t kLimit = 4 << 20;
 // Between two looks at a file: in proportion to what a look takes.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr useconds_t kPause = 50000;
+constexpr int kKills = 6;
 #else
 constexpr useconds_t kPause = 1000;
+constexpr int kKills = 30;
 #endif
 
 void Tensor(uint64_t address, int64_t size) {
@@ -321,7 +323,7 @@ TEST_F(LimitTest, IsValidAtAnyInstantWhilePlacesAreWrittenAgain) {
 TEST_F(LimitTest, KnowsWhatIsLiveWhereverItIsKilled) {
   std::mt19937 dice(20);
   int turned = 0;
-  for (int kill_number = 0; kill_number < 30; ++kill_number) {
+  for (int kill_number = 0; kill_number < kKills; ++kill_number) {
     unlink(path_.c_str());
     int pipe_ends[2];
     ASSERT_EQ(pipe(pipe_ends), 0);
@@ -353,7 +355,7 @@ TEST_F(LimitTest, KnowsWhatIsLiveWhereverItIsKilled) {
     EXPECT_TRUE(facts.notes.empty()) << facts.notes.front();
     turned += facts.history_start_ns > 0;
   }
-  EXPECT_GT(turned, 15);
+  EXPECT_GT(turned, kKills / 2);
 }
 
 TEST_F(LimitTest, AForkedChildRecordsWithinItsOwnLimit) {
