@@ -152,5 +152,115 @@ TEST(NeighbourRules, ReadsTheMemoryOfAServerOfVllm) {
             "vllm.sampler");
 }
 
+// The second FSDP takes the buffers of both directions from one function.
+TEST(NeighbourRules, TellsTheReduceScatterFromTheGatherOfTheSecondFsdp) {
+  const Call allocate{
+      "DefaultAllocMixin.allocate",
+      "torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py"};
+  EXPECT_EQ(TagOf({allocate,
+                   {"foreach_all_gather",
+                    "torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py"},
+                   {"FSDPParamGroup.unshard",
+                    "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py"},
+                   kForward}),
+            "fsdp.all_gather");
+  EXPECT_EQ(
+      TagOf({allocate,
+             {"foreach_reduce",
+              "torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py"},
+             {"FSDPParamGroup.post_backward",
+              "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py"}}),
+      "fsdp.reduce_scatter");
+}
+
+struct Known {
+  const char* tag;
+  std::vector<Call> calls;  // innermost first
+};
+
+TEST(NeighbourRules, KnowsTheStacksOfTheReleasesItNames) {
+  const Known rows[] = {
+      {"fsdp.all_gather",
+       {{"unsafe_alloc_storage",
+         "torch/distributed/_composable/fsdp/_fsdp_param.py"},
+        {"FSDPParam.alloc_all_gather_outputs",
+         "torch/distributed/_composable/fsdp/_fsdp_param.py"}}},
+      {"fsdp.prefetch",
+       {{"_alloc_storage", "torch/distributed/utils.py"},
+        {"FlatParamHandle._alloc_padded_unsharded_flat_param",
+         "torch/distributed/fsdp/_flat_param.py"},
+        {"FlatParamHandle.unshard", "torch/distributed/fsdp/_flat_param.py"},
+        {"_prefetch_handles", "torch/distributed/fsdp/_runtime_utils.py"}}},
+      {"fsdp.mixed_precision_shard",
+       {{"FlatParamHandle.init_flat_param_attributes",
+         "torch/distributed/fsdp/_flat_param.py"},
+        {"_share_state_and_init_handle_attrs",
+         "torch/distributed/fsdp/_runtime_utils.py"}}},
+      {"fsdp.shards",
+       {{"FSDPParam._init_sharded_param",
+         "torch/distributed/fsdp/_fully_shard/_fsdp_param.py"},
+        {"FSDPParam.__init__",
+         "torch/distributed/fsdp/_fully_shard/_fsdp_param.py"},
+        {"fully_shard",
+         "torch/distributed/fsdp/_fully_shard/_fully_shard.py"}}},
+      {"hf.eval_predictions",
+       {{"torch_pad_and_concatenate", "transformers/trainer_pt_utils.py"},
+        {"nested_concat", "transformers/trainer_pt_utils.py"},
+        {"Trainer.prediction_loop", "transformers/trainer.py"}}},
+      {"megatron.grad_buffer",
+       {{"_ParamAndGradBuffer.__init__",
+         "megatron/core/distributed/param_and_grad_buffer.py"},
+        {"DistributedDataParallel.__init__",
+         "megatron/core/distributed/distributed_data_parallel.py"}}},
+      {"megatron.optimizer",
+       {{"MixedPrecisionOptimizer.step",
+         "megatron/core/optimizer/optimizer.py"},
+        {"train_step", "megatron/training/training.py"}}},
+      {"megatron.memory_buffer",
+       {{"GlobalMemoryBuffer.get_tensor", "megatron/core/utils.py"}}},
+      {"vllm.kv_cache",
+       {{"allocate_kv_cache", "vllm/v1/worker/utils.py"},
+        {"GPUModelRunner.initialize_kv_cache_tensors",
+         "vllm/v1/worker/gpu_model_runner.py"},
+        {"GPUModelRunner.initialize_kv_cache",
+         "vllm/v1/worker/gpu_model_runner.py"}}},
+      {"vllm.kv_cache",
+       {{"allocate_kv_cache", "vllm/v1/worker/utils.py"},
+        {"init_kv_cache", "vllm/v1/worker/gpu/attn_utils.py"},
+        {"GPUModelRunner.initialize_kv_cache",
+         "vllm/v1/worker/gpu/model_runner.py"}}},
+      {"vllm.kv_cache",
+       {{"CacheEngine._allocate_kv_cache", "vllm/worker/cache_engine.py"},
+        {"CacheEngine.__init__", "vllm/worker/cache_engine.py"},
+        {"Worker._init_cache_engine", "vllm/worker/worker.py"}}},
+      {"vllm.profile_run",
+       {{"LlamaMLP.forward", "vllm/model_executor/models/llama.py"},
+        {"GPUModelRunner._dummy_run", "vllm/v1/worker/gpu_model_runner.py"},
+        {"GPUModelRunner.profile_run", "vllm/v1/worker/gpu_model_runner.py"},
+        {"Worker.determine_available_memory", "vllm/v1/worker/gpu_worker.py"}}},
+      {"vllm.weight_repack",
+       {{"Fp8LinearMethod.process_weights_after_loading",
+         "vllm/model_executor/layers/quantization/fp8.py"},
+        {"process_weights_after_loading",
+         "vllm/model_executor/model_loader/utils.py"},
+        {"BaseModelLoader.load_model",
+         "vllm/model_executor/model_loader/base_loader.py"}}},
+      {"vllm.graphs",
+       {{"CudaGraphManager.capture", "vllm/v1/worker/gpu/cudagraph_utils.py"}}},
+      {"serving.kv_cache",
+       {{"MHATokenToKVPool._create_buffers",
+         "sglang/srt/mem_cache/memory_pool.py"}}},
+      {"serving.kv_cache",
+       {{"DynamicLayer.update", "transformers/cache_utils.py"},
+        {"DynamicCache.update", "transformers/cache_utils.py"}}},
+  };
+  for (const Known& row : rows) {
+    EXPECT_EQ(TagOf(row.calls), row.tag) << row.calls.front().function;
+  }
+  // The same name elsewhere is nobody's cache.
+  EXPECT_NE(TagOf({{"Layout._create_buffers", "acme/layout.py"}}),
+            "serving.kv_cache");
+}
+
 }  // namespace
 }  // namespace dstrace::attribution
