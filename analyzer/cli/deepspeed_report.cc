@@ -25,7 +25,6 @@ void TakeFacts(const deepspeed::TraceMeasure& measure,
   if (!options->torch_version_given && measure.torch_version) {
     options->check.torch_version = *measure.torch_version;
   }
-  if (measure.mics_init) options->check.mics_init = true;
 }
 
 // One rank's part of an output head that was tied after its construction.

@@ -171,7 +171,9 @@ class KeyWalker {
 
   void CheckType(const SectionRule& section, const KeyRule& key,
                  const JsonMember& member, const std::string& path) {
-    std::string problem = TypeProblem(key, member.value, pydantic2_);
+    std::string problem = TypeProblem(
+        key, member.value,
+        {pydantic2_, !key.strict_since || version_ >= *key.strict_since});
     if (problem.empty()) return;
     bool strict = section.unknown == UnknownKeys::kRejected;
     // The batch sizes and clipping are compared as numbers, which a string

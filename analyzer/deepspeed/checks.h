@@ -38,10 +38,15 @@ std::vector<SizeRow> ListSizes(const ConfigView& view, Launcher launcher,
 // "1.00 GB (953.7 MiB)".
 std::string ShowBytes(double bytes);
 
-// A wrong value for the key, empty when DeepSpeed takes it. version decides
-// between the two generations of pydantic.
+// How a release reads values: two generations of pydantic, and see KeyRule.
+struct TypeRules {
+  bool pydantic2 = true;
+  bool strict = true;  // KeyRule::strict_since has come, or is not given
+};
+
+// A wrong value for the key, empty when DeepSpeed takes it.
 std::string TypeProblem(const KeyRule& key, const JsonValue& value,
-                        bool pydantic2);
+                        const TypeRules& rules);
 
 }  // namespace dstrace::deepspeed
 

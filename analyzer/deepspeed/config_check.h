@@ -30,7 +30,10 @@ struct CheckOptions {
   int world_size = 0;     // GPUs in the data-parallel group; 0: not known
   int gpus_per_node = 0;  // 0: all on one node up to 8, then 8 a node
   Launcher launcher = Launcher::kUnknown;
-  // Whether the script wraps loading in deepspeed.zero.MiCS_Init.
+  // Whether the script wraps loading in deepspeed.zero.MiCS_Init; the caller
+  // says so. A trace cannot: what MiCS_Init lets allocate runs in the methods
+  // of zero.Init, and its own frames appear in forward whoever opened the
+  // context.
   std::optional<bool> mics_init;
   int64_t params = 0;       // of the whole model; 0: not known
   int64_t hidden_size = 0;  // 0: not known

@@ -252,6 +252,10 @@ Settings ReadSettings(const ConfigView& view) {
       ReadOffload(view, "offload_optimizer", "cpu_offload");
   settings.offload_param =
       ReadOffload(view, "offload_param", "cpu_offload_param");
+  settings.pin_optimizer =
+      view.EffectiveTrue("zero_optimization.offload_optimizer.pin_memory");
+  settings.pin_param =
+      view.EffectiveTrue("zero_optimization.offload_param.pin_memory");
   bool sixteen = view.EffectiveTrue("fp16.enabled") ||
                  view.EffectiveTrue("$bf16_enabled") ||
                  view.EffectiveTrue("$precision_auto");

@@ -18,6 +18,8 @@ const char* KindName(RowKind kind) {
       return "at the peak";
     case RowKind::kCached:
       return "cached";
+    case RowKind::kPinned:
+      return "pinned";
     case RowKind::kDevice:
       break;
   }

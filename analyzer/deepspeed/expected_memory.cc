@@ -35,6 +35,7 @@ class Model {
       InitializeBelow3();
       TrainBelow3();
     }
+    AddHostRows(set_, &out_);
     Communicators();
     Estimate();
     return std::move(out_);
@@ -44,7 +45,7 @@ class Model {
   ExpectedRow& Add(Phase phase, Tag tag, const char* name, int64_t bytes,
                    bool persistent, std::string formula, std::string code) {
     out_.rows.push_back({phase, tag, name, bytes, persistent, false,
-                         std::move(formula), std::move(code)});
+                         std::move(formula), std::move(code), Where::kDevice});
     return out_.rows.back();
   }
 
@@ -93,8 +94,11 @@ class Model {
   // makes a third one, a flattened copy, and drops it before DeepSpeed makes
   // its last: it stays in the allocator.
   int64_t LiveGather() const {
-    return std::min(GatherBuffers(), 2) * width_ *
-           in_.shape.largest_parameter();
+    int64_t largest = in_.shape.largest_parameter();
+    int64_t full = std::min(GatherBuffers(), 2) * width_ * largest;
+    // A partition on the host is brought to the GPU beside the buffer.
+    bool brought = !weights_on_gpu_ && GatherBuffers() == 1;
+    return full + (brought ? width_ * CeilDivide(largest, partitions_) : 0);
   }
 
   // Full-size buffers that one gather of one parameter needs.
@@ -188,7 +192,7 @@ class Model {
           head, true, absl::StrFormat("%d x head / partitions", width_),
           "left from loading");
     }
-    int64_t gather = weights_on_gpu_ ? LiveGather() : 0;
+    int64_t gather = LiveGather();
     if (gather > 0) {
       Add(phase, Tag::kGatheredParameters,
           "gather of each parameter for its "
@@ -208,9 +212,12 @@ class Model {
   }
 
   void TrainStage3() {
+    // Alone in its group a rank uses its partitions where they are.
+    bool gathers = partitions_ > 1 || !weights_on_gpu_;
     int64_t live =
-        width_ * std::min(out_.params,
-                          set_.max_live_parameters + set_.prefetch_bucket_size);
+        gathers ? width_ * std::min(out_.params, set_.max_live_parameters +
+                                                     set_.prefetch_bucket_size)
+                : 0;
     ExpectedRow& gathered = Add(
         Phase::kForward, Tag::kGatheredParameters, "gathered parameters", live,
         false, absl::StrFormat("at most %d x (max_live + prefetch)", width_),

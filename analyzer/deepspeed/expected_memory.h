@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The memory one GPU should need, phase by phase, from the config and the
-// model, each part with the function that allocates it. Activations, the
+// model, each part with the function that allocates it; and what offloading
+// puts on the host for it. Activations, the
 // allocator's cache, NCCL and the CUDA context are not in it: those are
 // measured. Thread-safety: pure functions. Units: bytes on one GPU.
 #ifndef DSTRACE_ANALYZER_DEEPSPEED_EXPECTED_MEMORY_H_
@@ -31,6 +32,8 @@ struct MemoryInputs {
   Version torch_version{2, 11, 0};
 };
 
+enum class Where { kDevice, kPinnedHost, kHost };
+
 struct ExpectedRow {
   Phase phase = Phase::kLoad;
   Tag tag = Tag::kOther;
@@ -40,6 +43,7 @@ struct ExpectedRow {
   bool upper_bound = false;  // at most, not exactly
   std::string formula;
   std::string code;  // function (file:line)
+  Where where = Where::kDevice;
 };
 
 // What DeepSpeed's own estimate_zero*_model_states_mem_needs would print.
@@ -65,12 +69,20 @@ struct ExpectedMemory {
   int64_t initialize_steady = 0;
   int64_t training_peak = 0;  // forward and backward, without activations
   int64_t step_peak = 0;
+  // Offloaded parts, beside the device's: page-locked host memory after
+  // loading and after initialize, and pageable one after initialize.
+  int64_t pinned_load = 0;
+  int64_t pinned_steady = 0;
+  int64_t host_steady = 0;
   int communicators = 0;  // NCCL communicators a rank opens at least
   DeepSpeedEstimate estimate;
   std::vector<std::string> notes;
 };
 
 ExpectedMemory ExpectMemory(const MemoryInputs& inputs);
+
+// Adds what `settings` puts on the host: n and S of the memory are known.
+void AddHostRows(const Settings& settings, ExpectedMemory* memory);
 
 // The bytes a step's temporaries take per element of the sub-group.
 int64_t OptimizerTemporaries(OptimizerKind optimizer,

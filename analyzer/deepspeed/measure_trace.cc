@@ -113,6 +113,7 @@ class Looks {
                [this](const Snapshot& now, const Segments&, Measured* out) {
                  FillState(now, &PhaseIn(out, Phase::kInitialize));
                  AddTensors(now, Phase::kInitialize, RowKind::kLive, out);
+                 AddPinned(now, Phase::kInitialize, out);
                });
     }
     for (const auto& [phase, peak] : plan_.peaks) {
@@ -138,6 +139,7 @@ class Looks {
     phase->live = Signed(now.ledger.torch_live);
     phase->reserved = Signed(now.ledger.torch_reserved);
     phase->stream_pending = Signed(now.ledger.torch_stream_pending);
+    phase->host_pinned = Signed(now.ledger.host_pinned);
     if (now.ledger.device_used_known) {
       phase->device_used = Signed(now.ledger.device_used);
     }
@@ -153,9 +155,19 @@ class Looks {
     }
   }
 
+  void AddPinned(const Snapshot& now, Phase phase, Measured* out) const {
+    for (const model::Holding& one : now.holdings) {
+      if (one.layer != Layer::kHostPinned) continue;
+      const StackFact& fact = facts_.Of(one.stack);
+      out->rows.push_back(
+          {phase, RowKind::kPinned, fact.tag, Signed(one.bytes), fact.frames});
+    }
+  }
+
   void Settled(const Snapshot& now, const Segments& segments,
                Measured* out) const {
     FillState(now, &PhaseIn(out, Phase::kLoad));
+    AddPinned(now, Phase::kLoad, out);
     for (const auto& [stack, bytes] : segments.Empty()) {
       const StackFact& fact = facts_.Of(stack);
       out->rows.push_back(
@@ -213,7 +225,6 @@ void FillProcess(const model::TraceFacts& trace, const StackFacts& facts,
       if (frame.find("/deepspeed/") != std::string::npos) {
         out->deepspeed = true;
       }
-      if (frame.rfind("MiCS_Init", 0) == 0) out->mics_init = true;
     }
   }
 }

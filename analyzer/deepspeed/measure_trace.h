@@ -34,7 +34,6 @@ struct TraceMeasure {
   std::optional<int> rank;
   std::optional<int> world_size;
   std::optional<Version> torch_version;
-  bool mics_init = false;   // a frame of MiCS_Init is in some stack
   bool deepspeed = false;   // some stack runs through DeepSpeed
   bool initialize = false;  // deepspeed.initialize was reached
 };

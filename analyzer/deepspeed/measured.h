@@ -22,6 +22,7 @@ enum class RowKind {
   kCached,  // held by torch's allocator at the end of the phase without a
             // live tensor in it, by the stack that made the segment grow
   kDevice,  // taken from the driver outside torch's allocator
+  kPinned,  // page-locked host memory at the end of the phase
 };
 
 struct MeasuredRow {
@@ -43,6 +44,7 @@ struct MeasuredPhase {
   std::optional<int64_t> peak;            // torch, highest allocated
   std::optional<int64_t> reserved;        // torch, segments
   std::optional<int64_t> device_used;     // all of this process
+  std::optional<int64_t> host_pinned;     // page-locked, beside the device
   std::optional<int64_t> stream_pending;  // freed, waiting for a stream
 };
 

@@ -39,6 +39,18 @@ Json ToJson(const ComparedRow& row) {
               {"evidence", row.evidence}};
 }
 
+const char* WhereName(Where where) {
+  switch (where) {
+    case Where::kPinnedHost:
+      return "pinned_host";
+    case Where::kHost:
+      return "host";
+    case Where::kDevice:
+      break;
+  }
+  return "device";
+}
+
 Json ToJson(const ExpectedMemory& expected) {
   Json rows = Json::array();
   for (const ExpectedRow& row : expected.rows) {
@@ -47,6 +59,7 @@ Json ToJson(const ExpectedMemory& expected) {
                         {"name", row.name},
                         {"bytes", row.bytes},
                         {"persistent", row.persistent},
+                        {"where", WhereName(row.where)},
                         {"upper_bound", row.upper_bound},
                         {"formula", row.formula},
                         {"code", row.code}});
@@ -61,6 +74,9 @@ Json ToJson(const ExpectedMemory& expected) {
               {"initialize_steady_bytes", expected.initialize_steady},
               {"training_peak_bytes", expected.training_peak},
               {"step_peak_bytes", expected.step_peak},
+              {"pinned_load_bytes", expected.pinned_load},
+              {"pinned_steady_bytes", expected.pinned_steady},
+              {"host_steady_bytes", expected.host_steady},
               {"communicators", expected.communicators},
               {"deepspeed_estimate_bytes", expected.estimate.no_offload},
               {"deepspeed_estimate_optimizer_offload_bytes",

@@ -144,17 +144,24 @@ void AddExpected(const ExpectedMemory& expected, std::string* out) {
                       expected.sub_group_elements));
   for (const ExpectedRow& row : expected.rows) {
     if (row.bytes == 0) continue;
-    absl::StrAppend(
-        out, absl::StrFormat("  %-10s  %-9s %-38s %10s  %-22s %s\n",
-                             PhaseName(row.phase),
-                             row.persistent ? "stays" : "transient", row.name,
-                             ShowGib(row.bytes), row.formula, row.code));
+    absl::StrAppend(out, absl::StrFormat("  %-10s  %-9s %-38s %10s  %-22s %s\n",
+                                         PhaseName(row.phase),
+                                         row.where != Where::kDevice ? "host"
+                                         : row.persistent            ? "stays"
+                                                          : "transient",
+                                         row.name, ShowGib(row.bytes),
+                                         row.formula, row.code));
   }
   absl::StrAppend(out, "  after load ", ShowGib(expected.load_live),
                   "; initialize peak ", ShowGib(expected.initialize_peak),
                   ", then ", ShowGib(expected.initialize_steady),
                   "; training at most ", ShowGib(expected.training_peak),
                   "; step peak ", ShowGib(expected.step_peak), "\n");
+  if (expected.pinned_steady + expected.host_steady > 0) {
+    absl::StrAppend(out, "  on the host after initialize: ",
+                    ShowGib(expected.pinned_steady), " pinned, ",
+                    ShowGib(expected.host_steady), " pageable\n");
+  }
   const DeepSpeedEstimate& estimate = expected.estimate;
   if (estimate.no_offload > 0) {
     absl::StrAppend(

@@ -65,6 +65,11 @@ absl::StatusOr<KeyRule> ReadKey(const std::string& name, const Json& json) {
   }
   absl::Status range = ReadRange(json, &key.range);
   if (!range.ok()) return range;
+  if (std::string strict = Text(json, "strict_since"); !strict.empty()) {
+    absl::StatusOr<Version> version = ParseVersion(strict);
+    if (!version.ok()) return version.status();
+    key.strict_since = *version;
+  }
   key.deprecated = Flag(json, "deprecated");
   key.both_allowed = Flag(json, "both_allowed");
   key.replaced_by = Text(json, "replaced_by");

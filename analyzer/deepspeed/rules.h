@@ -48,6 +48,9 @@ struct KeyRule {
   std::string stages_source;
   std::string auto_effect;  // "", "crash" or "truthy"
   bool counts_elements = false;
+  // From this release on neither true nor false passes for a number, and
+  // `min` and `max` hold.
+  std::optional<Version> strict_since;
   std::string source;
 };
 

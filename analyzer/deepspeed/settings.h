@@ -34,6 +34,8 @@ struct Settings {
   int64_t param_persistence_threshold = 100000;
   Offload offload_optimizer = Offload::kNone;
   Offload offload_param = Offload::kNone;
+  bool pin_optimizer = false;  // what is offloaded is page-locked
+  bool pin_param = false;
   int param_bytes = 2;    // of one parameter on the GPU: 2 with fp16 or bf16
   int grad_bytes = 2;     // of one gradient in its persistent partition
   std::string optimizer;  // optimizer.type in lower case, may be empty

@@ -77,10 +77,14 @@ Tag ClassifyOptimizerStep(const std::vector<std::string>& frames) {
 }
 
 Tag ClassifyInitialize(const std::vector<std::string>& frames) {
-  if (HasFunction(frames, "initialize_optimizer_states")) {
+  if (HasAny(frames, {"initialize_optimizer_states",
+                      "_prepare_fp32_grad_for_sub_group"})) {
     return Tag::kGradientBuffer;
   }
-  if (HasFunction(frames, "defragment")) return Tag::kFlatWeights;
+  if (HasAny(frames,
+             {"defragment", "_create_param_groups_fp16_flat_cpu_memory"})) {
+    return Tag::kFlatWeights;
+  }
   if (HasAny(frames, {"_create_fp32_partitions", "_create_fp32_sub_groups"})) {
     return Tag::kMasterWeights;
   }

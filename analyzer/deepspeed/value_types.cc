@@ -44,8 +44,12 @@ std::string BadInt(const JsonValue& value, bool pydantic2) {
   if (value.kind == JsonKind::kBool) return "";
   if (value.kind == JsonKind::kNumber) {
     if (!std::isfinite(value.number)) return "a finite number";
-    bool whole = value.number == std::floor(value.number);
-    return whole || !pydantic2 ? "" : "a whole number";
+    if (!pydantic2) return "";
+    if (value.number != std::floor(value.number)) return "a whole number";
+    // Written as a float it goes through 64 bits; 10^30 in digits would do.
+    bool as_float = value.text.find_first_of(".eE") != std::string::npos;
+    bool fits = std::fabs(value.number) < 9223372036854775808.0;
+    return fits || !as_float ? "" : "a whole number of at most 64 bits";
   }
   if (value.kind == JsonKind::kString) {
     return IsWholeNumberText(value.text) ? "" : "a number without quotes";
@@ -133,18 +137,28 @@ std::string Wanted(const KeyRule& key, const JsonValue& value, bool pydantic2) {
 }  // namespace
 
 std::string TypeProblem(const KeyRule& key, const JsonValue& value,
-                        bool pydantic2) {
+                        const TypeRules& rules) {
   if (value.kind == JsonKind::kNull && (key.nullable || key.type == "any")) {
     return "";
   }
-  std::string wanted = Wanted(key, value, pydantic2);
+  std::string wanted = Wanted(key, value, rules.pydantic2);
+  bool refuses_bool = key.strict_since && rules.strict;
+  if (refuses_bool && value.kind == JsonKind::kBool) {
+    wanted = "a number, not true or false";
+  }
   if (!wanted.empty()) {
     return absl::StrCat("is ", KindName(value), ", must be ", wanted);
   }
   double number = value.number;
-  bool numeric = value.kind == JsonKind::kNumber ||
-                 (value.kind == JsonKind::kString && (key.min || key.max) &&
-                  absl::SimpleAtod(value.text, &number));
+  bool bounded = rules.strict && (key.min || key.max);
+  bool numeric = bounded && (value.kind == JsonKind::kNumber ||
+                             (value.kind == JsonKind::kString &&
+                              absl::SimpleAtod(value.text, &number)));
+  if (refuses_bool && numeric && !std::isfinite(number)) {
+    return absl::StrCat("is ", KindName(value), ", must be a finite number");
+  }
+  // pydantic 1 cuts the fraction off first: -0.5 becomes 0.
+  if (key.type == "int" && !rules.pydantic2) number = std::trunc(number);
   if (numeric && key.min && number < *key.min) {
     return absl::StrFormat("is %s, must be at least %g", KindName(value),
                            *key.min);

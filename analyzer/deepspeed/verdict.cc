@@ -15,6 +15,9 @@ namespace {
 constexpr Phase kPhases[] = {Phase::kLoad, Phase::kInitialize, Phase::kForward,
                              Phase::kBackward, Phase::kStep};
 
+// Less than this is what torch pins for itself, such as DataLoader's batches.
+constexpr int64_t kSomePinned = int64_t{64} << 20;
+
 class Comparison {
  public:
   Comparison(const ExpectedMemory& expected, const Measured& measured)
@@ -49,7 +52,10 @@ class Comparison {
         measured_, phase, persistent ? RowKind::kLive : RowKind::kPeak);
     std::vector<Tag> done;
     for (const ExpectedRow& one : expected_.rows) {
-      if (one.phase != phase || one.persistent != persistent) continue;
+      if (one.where != Where::kDevice || one.phase != phase ||
+          one.persistent != persistent) {
+        continue;
+      }
       if (std::find(done.begin(), done.end(), one.tag) != done.end()) continue;
       done.push_back(one.tag);
       AddTag(phase, one.tag, persistent, FindGroup(groups, one.tag));
@@ -68,8 +74,8 @@ class Comparison {
     int64_t bytes = 0;
     bool upper_bound = false;
     for (const ExpectedRow& one : expected_.rows) {
-      if (one.phase != phase || one.persistent != persistent ||
-          one.tag != tag) {
+      if (one.where != Where::kDevice || one.phase != phase ||
+          one.persistent != persistent || one.tag != tag) {
         continue;
       }
       bytes += one.bytes;
@@ -127,6 +133,26 @@ class Comparison {
       rows_.push_back(
           {phase, "device memory used", std::nullopt, now.device_used, {}});
     }
+    Pinned(phase, now);
+  }
+
+  // Torch rounds pinned blocks up and never gives them back, so that what is
+  // expected is the least that must be there.
+  void Pinned(Phase phase, const MeasuredPhase& now) {
+    if (phase != Phase::kLoad && phase != Phase::kInitialize) return;
+    int64_t expected =
+        phase == Phase::kLoad ? expected_.pinned_load : expected_.pinned_steady;
+    if (expected == 0 && now.host_pinned.value_or(0) < kSomePinned) return;
+    ComparedRow row{
+        phase, "pinned host memory, at least", expected, now.host_pinned, {}};
+    std::vector<TagGroup> groups =
+        GroupRows(measured_, phase, RowKind::kPinned);
+    for (const TagGroup& group : groups) {
+      for (std::string& line : ShowRows(group, 1)) {
+        row.evidence.push_back(std::move(line));
+      }
+    }
+    rows_.push_back(std::move(row));
   }
 
   void AddOutside(const char* name, const std::optional<int64_t>& bytes) {
