@@ -35,7 +35,7 @@ __attribute__((constructor)) void OnLoad() {
 
 // The loader takes us down before the driver, which was loaded later.
 __attribute__((destructor)) void OnUnload() {
-  hooks::TellDeepBind();
+  hooks::TellDeepBind(true);
   hooks::StopQueries();
 }
 

@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <link.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "preload/capture/recorder.h"
 #include "preload/hooks/hook_id.h"
 #include "preload/hooks/libc_functions.h"
+#include "preload/runtime/diagnostics.h"
 #include "preload/runtime/text.h"
 
 namespace dstrace::hooks {
@@ -95,10 +97,14 @@ class Bypasses {
           object_.symbols[ELF64_R_SYM(relocations[i].r_info)];
       if (symbol.st_shndx != SHN_UNDEF) continue;
       const char* name = object_.strings + symbol.st_name;
-      const Hook hook = FindHook(name);
+      const bool asks = IsDlsym(name) && MentionsDriver();
+      const Hook hook = asks ? Hook::kCount : FindHook(name);
       const auto slot = reinterpret_cast<void* const*>(object_.base +
                                                        relocations[i].r_offset);
-      if (hook != Hook::kCount && IsPastUs(hook, name, *slot)) Add(name);
+      const bool past =
+          asks ? IsPastDlsym(name, *slot)
+               : hook != Hook::kCount && IsPastUs(hook, name, *slot);
+      if (past) Add(name);
     }
   }
 
@@ -118,6 +124,42 @@ class Bypasses {
     return bound != Libc().dlsym(RTLD_DEFAULT, name);
   }
 
+  static bool IsDlsym(const char* name) noexcept {
+    return std::strcmp(name, "dlsym") == 0 || std::strcmp(name, "dlvsym") == 0;
+  }
+
+  // Every library is linked with libc: what is not bound yet will be past us.
+  static bool IsPastDlsym(const char* name, const void* bound) noexcept {
+    return bound != Libc().dlsym(RTLD_DEFAULT, name);
+  }
+
+  // A CUDA runtime, alone or linked into the object, asks for the driver by
+  // its name. Looked for in the first part of each segment: constants come
+  // before code for the GPU, which may be large.
+  bool MentionsDriver() noexcept {
+    if (mentions_ != 0) return mentions_ > 0;
+    mentions_ = -1;
+    constexpr size_t kMostBytes = size_t{64} << 20;
+    const auto* file = reinterpret_cast<const ElfW(Ehdr)*>(object_.base);
+    if (std::memcmp(file->e_ident, ELFMAG, SELFMAG) != 0) return false;
+    const auto* segment =
+        reinterpret_cast<const ElfW(Phdr)*>(object_.base + file->e_phoff);
+    for (int i = 0; i < file->e_phnum; ++i, ++segment) {
+      if (segment->p_type != PT_LOAD || (segment->p_flags & PF_W) != 0 ||
+          (segment->p_flags & PF_R) == 0) {
+        continue;
+      }
+      const size_t bytes = std::min<size_t>(segment->p_filesz, kMostBytes);
+      const auto* start =
+          reinterpret_cast<const void*>(object_.base + segment->p_vaddr);
+      if (memmem(start, bytes, "libcuda.so", 10) != nullptr) {
+        mentions_ = 1;
+        return true;
+      }
+    }
+    return false;
+  }
+
   void Add(const char* name) noexcept {
     if (++count_ <= kMaxNamed) names_ << (count_ == 1 ? "" : ", ") << name;
     if (count_ == kMaxNamed + 1) names_ << ", ...";
@@ -125,6 +167,7 @@ class Bypasses {
 
   const Object& object_;
   int count_ = 0;
+  int mentions_ = 0;  // 0: not looked yet
   runtime::Text<200> names_;
 };
 
@@ -141,17 +184,32 @@ const link_map* FindLoaded(std::string_view file) noexcept {
   return nullptr;
 }
 
-void Tell(const File& file) noexcept {
-  const link_map* map = FindLoaded(file.name.view());
-  if (map == nullptr || map->l_ld == nullptr) return;  // could not be opened
-  const Object object(*map);
+void TellObject(const link_map& map) noexcept {
+  const Object object(map);
   const Bypasses bypasses(object);
   if (!bypasses.any()) return;
   runtime::Text<512> detail;
-  const std::string_view name = map->l_name;
+  const std::string_view name = map.l_name;
   detail << BaseName(name)
          << " is open with RTLD_DEEPBIND; not seen there: " << bypasses.names();
-  capture::CountLoss(capture::LossCause::kBypassed, detail.view());
+  if (capture::IsRecording()) {
+    capture::CountLoss(capture::LossCause::kBypassed, detail.view());
+  } else {
+    runtime::Say(detail.view());  // no log to write it to
+  }
+}
+
+// The library and what it is linked with, which may have come with it.
+void Tell(const File& file) noexcept {
+  const link_map* map = FindLoaded(file.name.view());
+  if (map == nullptr || map->l_ld == nullptr) return;  // could not be opened
+  TellObject(*map);
+  const Object object(*map);
+  for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag != DT_NEEDED || object.strings == nullptr) continue;
+    const link_map* needed = FindLoaded(object.strings + entry->d_un.d_val);
+    if (needed != nullptr && needed->l_ld != nullptr) TellObject(*needed);
+  }
 }
 
 }  // namespace
@@ -167,8 +225,8 @@ void NoteDeepBind(const char* file) noexcept {
   g_deep_bind_untold.store(true, std::memory_order_relaxed);
 }
 
-void TellDeepBindSlow() noexcept {
-  if (!capture::IsRecording()) return;
+void TellDeepBindSlow(bool at_end) noexcept {
+  if (!at_end && !capture::IsRecording()) return;
   // acquire: one thread at a time; pairs with the release below.
   if (g_telling.exchange(true, std::memory_order_acquire)) return;
   g_deep_bind_untold.store(false, std::memory_order_relaxed);

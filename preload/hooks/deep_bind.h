@@ -18,14 +18,15 @@ namespace dstrace::hooks {
 void NoteDeepBind(const char* file) noexcept;
 
 extern std::atomic<bool> g_deep_bind_untold;
-void TellDeepBindSlow() noexcept;
+void TellDeepBindSlow(bool at_end) noexcept;
 
-// Tells of those opened since the last call, if a log is open. The loader has
-// to have finished with them: from another call than dlopen.
-inline void TellDeepBind() noexcept {
+// Tells of those opened since the last call, if a log is open; on stderr if
+// there is none by the end. The loader has to have finished with them: from
+// another call than dlopen.
+inline void TellDeepBind(bool at_end = false) noexcept {
   // relaxed: seen late is told late.
   if (__builtin_expect(g_deep_bind_untold.load(std::memory_order_relaxed), 0)) {
-    TellDeepBindSlow();
+    TellDeepBindSlow(at_end);
   }
 }
 

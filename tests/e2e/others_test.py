@@ -87,6 +87,33 @@ class Others(harness.EndToEnd):
                 self.assertEqual(sizes, [512, 4096, 1024])
                 os.unlink(run.logs[0])
 
+    def run_deep(self, before, **variables):
+        program = ("import ctypes, os, sys; c = ctypes.CDLL('libcudart.so.13') if %r else None; "
+                   "block = ctypes.byref(ctypes.c_void_p()); "
+                   "c and c.cudaMalloc(block, ctypes.c_size_t(512)); "
+                   "deep = ctypes.CDLL(sys.argv[1], mode=os.RTLD_NOW | os.RTLD_DEEPBIND); "
+                   "assert deep.plugin_pair(ctypes.c_size_t(4096)) == 0; "
+                   "c and c.cudaMalloc(block, ctypes.c_size_t(512))" % before)
+        return self.run_program([harness.PYTHON, "-c", program,
+                                 os.environ["E2E_STATIC_PLUGIN" if before else "E2E_PLUGIN"]],
+                                **variables)
+
+    def test_a_runtime_of_its_own_that_binds_past_us_is_named(self):
+        run = self.run_deep(before=True)
+        self.assert_clean(run)
+        text = " ".join(self.report(run.logs[0]).stdout.split())
+        self.assertIn("LOST: 1 x bypassed (libe2e_static_plugin.so is open with RTLD_DEEPBIND; "
+                      "not seen there: dlsym)", text)
+        self.assertEqual([event["size"] for event in self.only_trace(run).allocations()],
+                         [512, 512])
+
+    def test_a_program_whose_only_cuda_is_past_us_says_so_at_its_end(self):
+        run = self.run_deep(before=False)
+        self.assertEqual((run.status, run.logs), (0, []))
+        self.assertRegex(run.stderr, r"\Adstrace: libe2e_plugin\.so is open with RTLD_DEEPBIND; "
+                                     r"not seen there: cuda\w+, cuda\w+\n")
+        self.assertEqual(self.run_deep(before=False, DSTRACE_QUIET=1).stderr, "")
+
     def test_a_library_opened_plainly_is_seen(self):
         run = self.open_plugin("plain")
         trace = self.only_trace(run)
