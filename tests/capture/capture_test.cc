@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <latch>
 #include <map>
 #include <set>
@@ -44,7 +43,8 @@ struct Trace {
 
 Trace ReadTrace(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  std::string bytes(std::filesystem::file_size(path), '\0');
+  in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   proto::TraceFile file;
   EXPECT_TRUE(file.ParseFromString(bytes)) << path;
   Trace trace;

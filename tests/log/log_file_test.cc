@@ -11,7 +11,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <latch>
 #include <set>
 #include <string>
@@ -37,7 +36,8 @@ class LogFileTest : public testing::Test {
 
   proto::TraceFile Read() const {
     std::ifstream in(path_, std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    std::string bytes(std::filesystem::file_size(path_), '\0');
+    in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     proto::TraceFile file;
     EXPECT_TRUE(file.ParseFromString(bytes)) << bytes.size() << " bytes";
     return file;
