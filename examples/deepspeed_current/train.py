@@ -23,6 +23,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+try:
+    import distutils  # noqa: F401  (DeepSpeed's kernel builders import it; gone from Python 3.12's standard library)
+except ImportError:
+    import setuptools  # noqa: F401  (brings its own)
 import deepspeed
 from deepspeed.accelerator import get_accelerator
 
