@@ -29,7 +29,7 @@
 namespace dstrace::capture {
 
 // initial-exec: one mov, and no allocation on a thread's first use.
-extern thread_local ThreadState* t_state
+extern constinit thread_local ThreadState* t_state
     __attribute__((tls_model("initial-exec")));
 
 class Session {

@@ -13,7 +13,8 @@
 namespace dstrace::runtime {
 
 // initial-exec: one mov, and no allocation on a thread's first use.
-extern thread_local bool t_inside __attribute__((tls_model("initial-exec")));
+extern constinit thread_local bool t_inside
+    __attribute__((tls_model("initial-exec")));
 
 class Guard {
  public:
