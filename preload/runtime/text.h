@@ -29,7 +29,8 @@ class Text {
   Text& operator<<(std::string_view text) noexcept {
     const size_t room = N - 1 - size_;
     const size_t take = text.size() < room ? text.size() : room;
-    std::memcpy(data_ + size_, text.data(), take);
+    // An empty view may have no address, which memcpy() may not be given.
+    if (take != 0) std::memcpy(data_ + size_, text.data(), take);
     size_ += take;
     data_[size_] = '\0';
     return *this;
