@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -16,8 +17,8 @@
 
 namespace {
 
-int g_users = 0;
-bool g_attached = false;
+std::atomic<int> g_users{0};
+std::atomic<bool> g_attached{false};
 
 constexpr unsigned int kNoAttach = 2;  // NVML_INIT_FLAG_NO_ATTACH
 constexpr int kUninitialized = 1;
