@@ -27,15 +27,13 @@ inline constinit thread_local std::optional<uint64_t> t_used_before
     __attribute__((tls_model("initial-exec"))) = std::nullopt;
 
 // Before: the driver is asked where a context of the same device is already
-// current, else NVML.
+// current, else NVML. A primary context may be current and not be there yet.
 inline void BeforeContext(DeviceEvent& event, CUdevice device) noexcept {
   event.device = device;
   t_used_before.reset();
-  if (CurrentDevice() == device) {
-    SampleNow(capture::SampleReason::kContext);
-  } else {
-    t_used_before = NvmlUsedBytes(device);
-  }
+  const bool sampled = CurrentDevice() == device &&
+                       SampleNow(capture::SampleReason::kContext) != 0;
+  if (!sampled) t_used_before = NvmlUsedBytes(device);
 }
 
 // NVML counts otherwise than cuMemGetInfo: how much it grew by is told as a

@@ -88,7 +88,8 @@ struct PythonChain::Checked {
 
 // The caller knows that the link's frame is on the stack.
 inline bool PythonChain::IsSame(const PyLayout& layout, const Offsets& at,
-                                const Link& link, Checked& checked) noexcept {
+                                int index, Checked& checked) const noexcept {
+  const Link& link = links_[index];
   const uintptr_t frame = link.frame;
   if (Load<uintptr_t>(frame + at.instruction) != link.instruction ||
       Load<uintptr_t>(frame + at.code) != link.code ||
@@ -100,10 +101,10 @@ inline bool PythonChain::IsSame(const PyLayout& layout, const Offsets& at,
     return Load<uint32_t>(link.version_at) == link.version;
   }
   if (!link.is_code) return true;
-  const uintptr_t code = link.meaning.code;
+  const uintptr_t code = meanings_[index].code;
   const size_t place = Checked::PlaceOf(code);
   if (checked.codes[place] == code) return true;
-  if (!IsSameCode(layout, code, link.identity, checked)) return false;
+  if (!IsSameCode(layout, code, identities_[index], checked)) return false;
   checked.codes[place] = code;
   return true;
 }
@@ -148,7 +149,7 @@ bool PythonChain::WalkFrom(const PyLayout& layout, uintptr_t frame) noexcept {
   while (frame != 0) {
     const int first = Known(frame);
     int link = first;
-    while (link >= 0 && IsSame(layout, at, links_[link], checked)) --link;
+    while (link >= 0 && IsSame(layout, at, link, checked)) --link;
     if (first >= 0 && link < 0) {
       kept = first + 1;
       break;
@@ -168,36 +169,35 @@ bool PythonChain::WalkFrom(const PyLayout& layout, uintptr_t frame) noexcept {
 }
 
 void PythonChain::Push(const PyLayout& layout, uintptr_t frame) noexcept {
-  const Key outer = count_ == 0 ? Key{} : links_[count_ - 1].key;
-  place_[PlaceOf(frame)] = static_cast<uint16_t>(count_ + 1);
-  Link& link = links_[count_++];
+  const int index = count_++;
+  const Key outer = index == 0 ? Key{} : keys_[index - 1];
+  place_[PlaceOf(frame)] = static_cast<uint16_t>(index + 1);
+  const RawFrame meaning = meanings_[index] = ReadFrame(layout, frame);
+  Link& link = links_[index];
   link.frame = frame;
   link.previous = Load<uintptr_t>(frame + layout.frame_previous);
   link.code = Load<uintptr_t>(frame + layout.frame_code);
   link.instruction = Load<uintptr_t>(frame + layout.frame_instruction);
   link.flag = Load<uint8_t>(frame + FlagOffset(layout));
-  link.meaning = ReadFrame(layout, frame);
-  link.is_code = link.meaning.role != RawFrame::Role::kEndsLoop;
+  link.is_code = meaning.role != RawFrame::Role::kEndsLoop;
   link.version = kNoVersion;
   if (!link.is_code) {
-    link.key = Around(outer, kOdd[2], kOdd[3]);
+    keys_[index] = Around(outer, kOdd[2], kOdd[3]);
     return;
   }
-  const uintptr_t code = link.meaning.code;
   uint64_t what = 0;
   if (layout.code_version != 0) {
-    link.version_at = code + layout.code_version;
-    link.version = Load<uint32_t>(link.version_at);
-    what = link.version;
+    link.version_at = meaning.code + layout.code_version;
+    what = link.version = Load<uint32_t>(link.version_at);
   }
   if (link.version == kNoVersion) {
-    link.identity = IdentityOf(layout, code);
-    what = SumOf(link.identity);
+    identities_[index] = IdentityOf(layout, meaning.code);
+    what = SumOf(identities_[index]);
   }
-  const uint64_t where = code + link.meaning.lasti * kOdd[1];
-  link.key = link.meaning.role == RawFrame::Role::kHidden
-                 ? outer
-                 : Around(outer, where, what * 2 + link.meaning.entry);
+  const uint64_t where = meaning.code + meaning.lasti * kOdd[1];
+  keys_[index] = meaning.role == RawFrame::Role::kHidden
+                     ? outer
+                     : Around(outer, where, what * 2 + meaning.entry);
 }
 
 PythonChain::Key PythonChain::Take() noexcept {
@@ -218,7 +218,7 @@ PythonChain::Key PythonChain::Take() noexcept {
   }
   links_read_ = fresh_count_;
   for (int i = fresh_count_ - 1; i >= 0; --i) Push(layout, fresh_[i]);
-  const Key key = links_[count_ - 1].key;
+  const Key key = keys_[count_ - 1];
   return truncated_ ? Around(key, kOdd[0], kOdd[0]) : key;
 }
 
@@ -226,7 +226,7 @@ int PythonChain::Frames(PyFrame* out, int max, bool* truncated) const noexcept {
   FrameCollector frames(out, max);
   bool more = false;
   for (int i = count_ - 1; i >= 0 && !more; --i) {
-    more = !frames.Add(links_[i].meaning);
+    more = !frames.Add(meanings_[i]);
   }
   *truncated = more || truncated_;
   return frames.Finish(*truncated);

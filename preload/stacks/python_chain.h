@@ -64,21 +64,19 @@ class PythonChain {
     TextWitness file;
     uint32_t first_line;
   };
+  // A frame's memory, as it was: all that a walk compares, close together.
   struct Link {
-    // The frame's memory, as it was.
     uintptr_t frame;
     uintptr_t previous;
     uintptr_t code;
     uintptr_t instruction;
     uintptr_t version_at;  // where `version` was read
-    uint32_t version;      // 0: see `identity`
+    uint32_t version;      // 0: see the identity
     uint8_t flag;
     bool is_code;
-    // What it means.
-    RawFrame meaning;
-    Key key;
-    Identity identity;
   };
+  static_assert(sizeof(Link) == 48);
+
   struct Offsets;
   struct Checked;
 
@@ -87,8 +85,8 @@ class PythonChain {
 
   static Identity IdentityOf(const PyLayout& layout, uintptr_t code) noexcept;
   static uint64_t SumOf(const Identity& identity) noexcept;
-  static bool IsSame(const PyLayout& layout, const Offsets& at,
-                     const Link& link, Checked& checked) noexcept;
+  bool IsSame(const PyLayout& layout, const Offsets& at, int link,
+              Checked& checked) const noexcept;
   static bool IsSameCode(const PyLayout& layout, uintptr_t code,
                          const Identity& known, Checked& checked) noexcept;
   static uint32_t PlaceOf(uintptr_t frame) noexcept;
@@ -104,6 +102,9 @@ class PythonChain {
   uint16_t place_[kPlaces];  // link + 1; 0: none
   uintptr_t fresh_[kMaxLinks];
   Link links_[kMaxLinks];
+  Key keys_[kMaxLinks];             // of a link and all around it
+  RawFrame meanings_[kMaxLinks];    // what a link's memory means
+  Identity identities_[kMaxLinks];  // where the version says nothing
 };
 
 static_assert(std::is_trivially_default_constructible_v<PythonChain>);
