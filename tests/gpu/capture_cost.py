@@ -33,7 +33,8 @@ VARIANTS = {
     "torch_all": {"COST_RECORDER": "all"},
 }
 TRACED = ("python", "full", "none")
-PHASES = (("pair_depth_3", "us"), ("pair_depth_30", "us"), ("small_step", "ms"), ("bloom_1b_step", "ms"))
+PHASES = (("pair_depth_3", "us"), ("pair_depth_30", "us"), ("small_step", "ms"), ("bloom_1b_step", "ms"),
+          ("bloom_1b_long_step", "ms"))
 
 
 def environment(variant, preload, folder, **more):
