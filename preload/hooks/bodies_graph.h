@@ -4,7 +4,8 @@
 
 // What to record of CUDA graphs: memory nodes, instances, launches, capture.
 // All are kGraph; `api` says which. handle: the graph, or the executable graph
-// (with its graph as address).
+// (with its graph as address). What the nodes hold of the device is asked of
+// the driver, see memory_sampler.h.
 
 #include <atomic>
 #include <cstddef>
@@ -19,10 +20,6 @@ namespace dstrace::hooks {
 struct GraphBody : Body {
   static constexpr DeviceKind kKind = DeviceKind::kGraph;
 };
-
-// Set once a graph of this process allocates: from then on launches change
-// how much memory is in use, and each is recorded.
-inline std::atomic<bool> g_graphs_allocate{false};
 
 struct GraphAddMemAllocNode : GraphBody {
   static void Note(DeviceEvent& event, CUgraph graph,

@@ -8,8 +8,11 @@
 // kernels at their first use only; a DeviceEvent of kind kModuleLoad tells the
 // difference, if there is one.
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 
+#include "preload/hooks/bodies_memory.h"
 #include "preload/hooks/call.h"
 #include "preload/hooks/driver_queries.h"
 #include "preload/hooks/first_use.h"
@@ -24,8 +27,10 @@ struct Growth : Body {
   }
 };
 
+// `pages`: bytes that may be lost without being CUDA's own.
 template <Hook kHook, class Real, class... Args>
-int MeasureAround(uint64_t handle, Real* real, Args... args) noexcept {
+int MeasureBeyond(uint64_t pages, uint64_t handle, Real* real,
+                  Args... args) noexcept {
   DeviceEvent event;
   event.kind = DeviceKind::kModuleLoad;
   event.api = Info(kHook).symbol;
@@ -41,10 +46,63 @@ int MeasureAround(uint64_t handle, Real* real, Args... args) noexcept {
   event.label = t_call.label;
   event.result = result;
   event.device = CurrentDevice();
-  if (result == 0) meter.End(event);
+  if (result == 0) meter.End(event, pages);
   Record<Growth>(event);
   return result;
 }
+template <Hook kHook, class Real, class... Args>
+int MeasureAround(uint64_t handle, Real* real, Args... args) noexcept {
+  return MeasureBeyond<kHook>(0, handle, real, args...);
+}
+
+// ---- the first touches of managed memory ----
+// The driver takes something for itself then, beside the pages. Those that the
+// call may have brought are left out: the analyzer deduces them.
+struct Memset : Body {
+  static constexpr DeviceKind kKind = DeviceKind::kModuleLoad;
+  static constexpr uint32_t kMeasured = 16;  // calls
+  static constexpr uint64_t kBlock = uint64_t{2} << 20;
+
+  template <class T>
+  static bool MayGrow(CUdeviceptr address, T) noexcept {
+    static std::atomic<uint32_t> measured{0};
+    // relaxed: set by an earlier call of the program; a counter.
+    if (__builtin_expect(!g_has_managed.load(std::memory_order_relaxed), 1) ||
+        measured.load(std::memory_order_relaxed) >= kMeasured) {
+      return false;
+    }
+    runtime::Guard guard;
+    return CanMeasure() && IsManaged(address) &&
+           measured.fetch_add(1, std::memory_order_relaxed) < kMeasured;
+  }
+
+  template <Hook kHook, class Real, class T, class... Rest>
+  static int Run(const void*, Real* real, CUdeviceptr address, T value,
+                 size_t count, Rest... rest) noexcept {
+    if (__builtin_expect(MayGrow(address, value), 0)) {
+      const uint64_t bytes = count * sizeof(T);
+      const uint64_t end = (address + bytes + kBlock - 1) / kBlock * kBlock;
+      return MeasureBeyond<kHook>(end - address / kBlock * kBlock, 0, real,
+                                  address, value, count, rest...);
+    }
+    return real(address, value, count, rest...);
+  }
+};
+
+struct MemGetInfo : Body {
+  static constexpr DeviceKind kKind = DeviceKind::kUnknown;
+  template <Hook kHook, class Real>
+  static int Run(const void*, Real* real, size_t* free_bytes,
+                 size_t* total_bytes) noexcept {
+    const int result = real(free_bytes, total_bytes);
+    if (result != 0 || free_bytes == nullptr || total_bytes == nullptr) {
+      return result;
+    }
+    runtime::Guard guard;
+    SampleAsked(*free_bytes, *total_bytes);
+    return result;
+  }
+};
 
 // ---- at every call ----
 struct MayGrow : Body {

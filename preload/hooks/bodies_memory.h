@@ -7,6 +7,7 @@
 //
 // Out pointers are read after success only: a call with a null one fails.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -42,6 +43,9 @@ struct AllocOf : Body {
 struct MemAlloc : AllocOf<DeviceKind::kAlloc> {};
 struct Malloc : AllocOf<DeviceKind::kAlloc> {};
 
+// Set once this process has managed memory.
+inline std::atomic<bool> g_has_managed{false};
+
 template <class Base>
 struct ManagedAlloc : Base {
   template <class P>
@@ -49,6 +53,13 @@ struct ManagedAlloc : Base {
                      unsigned int flags) noexcept {
     Base::Before(event, out, size);
     event.flags = flags;
+  }
+  template <class P>
+  static void After(DeviceEvent& event, P* out, size_t size,
+                    unsigned int) noexcept {
+    Base::After(event, out, size);
+    // relaxed: a memset of this memory comes later in the program's own order.
+    g_has_managed.store(true, std::memory_order_relaxed);
   }
 };
 struct MemAllocManaged : ManagedAlloc<AllocOf<DeviceKind::kManagedAlloc>> {};
@@ -102,8 +113,11 @@ struct MemFree : FreeOf<DeviceKind::kFree> {};
 struct Free : FreeOf<DeviceKind::kFree> {};
 
 // ---- stream-ordered memory ----
+// On a captured stream the call makes a node of the graph and no memory: it is
+// a kGraph event then, as by cuGraphAddMemAllocNode.
 struct MemAllocAsync : Body {
   static constexpr DeviceKind kKind = DeviceKind::kPoolAlloc;
+  static constexpr uint64_t kSame = BitOf(DeviceKind::kGraph);
   template <class P>
   static void Before(DeviceEvent& event, P*, size_t size,
                      CUstream stream) noexcept {
@@ -121,6 +135,11 @@ struct MemAllocAsync : Body {
   static void After(DeviceEvent& event, P* out, Rest...) noexcept {
     event.address = Number(*out);
     event.device = CurrentDevice();
+    if (IsCaptured(reinterpret_cast<CUstream>(event.stream))) {
+      event.kind = DeviceKind::kGraph;
+      // relaxed: a launch of this graph comes later in the program's order.
+      g_graphs_allocate.store(true, std::memory_order_relaxed);
+    }
     if (!CanMeasure()) return;
     const CUmemoryPool pool = event.pool == 0
                                   ? CurrentPool()
@@ -134,10 +153,15 @@ struct MallocAsync : MemAllocAsync {};
 struct MallocFromPoolAsync : MemAllocAsync {};
 
 struct MemFreeAsync : FreeOf<DeviceKind::kPoolFree> {
+  static constexpr uint64_t kSame = BitOf(DeviceKind::kGraph);
   template <class P>
   static void Before(DeviceEvent& event, P address, CUstream stream) noexcept {
     event.address = Number(address);
     event.stream = Number(stream);
+  }
+  template <class P>
+  static void After(DeviceEvent& event, P, CUstream stream) noexcept {
+    if (IsCaptured(stream)) event.kind = DeviceKind::kGraph;
   }
 };
 struct FreeAsync : MemFreeAsync {};

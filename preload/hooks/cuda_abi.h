@@ -149,6 +149,8 @@ struct CUDA_MEM_ALLOC_NODE_PARAMS {
   CUdeviceptr dptr;
 };
 
+inline constexpr int kGraphMemReservedCurrent = 2;
+inline constexpr int kPointerIsManaged = 8;
 inline constexpr int kGraphNodeMemAlloc = 10;
 inline constexpr int kGraphNodeMemFree = 11;
 struct CUgraphNodeParams {

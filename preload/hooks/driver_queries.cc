@@ -119,6 +119,32 @@ uint64_t PoolReservedBytes(CUmemoryPool pool) noexcept {
   return bytes;
 }
 
+std::optional<uint64_t> GraphReservedBytes(CUdevice device) noexcept {
+  if (!CanMeasure()) return std::nullopt;
+  uint64_t bytes = 0;
+  if (Ask<Query::cuDeviceGetGraphMemAttribute>(device, kGraphMemReservedCurrent,
+                                               static_cast<void*>(&bytes)) !=
+      kCudaSuccess) {
+    return std::nullopt;
+  }
+  return bytes;
+}
+
+bool IsCaptured(CUstream stream) noexcept {
+  if (CanMeasure()) return false;
+  int status = 0;
+  return Ask<Query::cuStreamIsCapturing>(stream, &status) == kCudaSuccess &&
+         status != 0;
+}
+
+bool IsManaged(CUdeviceptr address) noexcept {
+  uint64_t managed = 0;  // the driver writes a bool or an int
+  return Ask<Query::cuPointerGetAttribute>(static_cast<void*>(&managed),
+                                           kPointerIsManaged,
+                                           address) == kCudaSuccess &&
+         managed != 0;
+}
+
 void DescribeGpu(CUdevice device) noexcept {
   if (device < 0 || device >= 64) return;
   const uint64_t bit = uint64_t{1} << device;

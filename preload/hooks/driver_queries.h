@@ -44,6 +44,16 @@ CUmemoryPool CurrentPool() noexcept;
 // the current device.
 uint64_t PoolReservedBytes(CUmemoryPool pool) noexcept;
 
+// What the memory nodes of graphs hold of `device`; nothing if not known. Not
+// while a stream of this process is being captured.
+std::optional<uint64_t> GraphReservedBytes(CUdevice device) noexcept;
+
+// Whether `stream` is being captured: what is allocated on it becomes a node
+// of a graph. May be asked during a capture.
+bool IsCaptured(CUstream stream) noexcept;
+
+bool IsManaged(CUdeviceptr address) noexcept;
+
 // Names GPU `device` and the driver in the trace, once each.
 void DescribeGpu(CUdevice device) noexcept;
 

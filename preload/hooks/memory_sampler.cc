@@ -20,6 +20,10 @@ constexpr int kMaxDevices = 64;
 // When each device was last sampled, CLOCK_MONOTONIC ns; 0: never.
 std::atomic<uint64_t> g_last[kMaxDevices];
 
+// What was recorded last of each device.
+std::atomic<uint64_t> g_graph_reserved[kMaxDevices];
+std::atomic<uint64_t> g_last_free[kMaxDevices];
+
 // Bytes of recorded allocations since the start, all devices: tells what of a
 // difference between two answers of the driver is accounted for already.
 std::atomic<uint64_t> g_allocated{0};
@@ -90,9 +94,41 @@ uint64_t SampleNow(SampleReason reason) noexcept {
   if (device < 0) return 0;
   const std::optional<DeviceMemory> memory = CurrentMemory();
   if (!memory) return 0;
+  RecordGraphMemory(device);
   capture::RecordMemorySample(device, memory->free_bytes, memory->total_bytes,
                               reason);
   return memory->free_bytes;
+}
+
+uint64_t RecordGraphMemory(int device) noexcept {
+  // relaxed: set by an earlier call of the thread that needs the answer.
+  if (!g_graphs_allocate.load(std::memory_order_relaxed)) return 0;
+  if (device < 0 || device >= kMaxDevices) return 0;
+  const std::optional<uint64_t> now = GraphReservedBytes(device);
+  if (!now) return 0;
+  // relaxed: of two threads that ask at once, the later answer stands.
+  const uint64_t before =
+      g_graph_reserved[device].exchange(*now, std::memory_order_relaxed);
+  if (before == *now) return 0;
+  DeviceEvent event;
+  event.kind = DeviceKind::kGraph;
+  event.api = "cuDeviceGetGraphMemAttribute";
+  event.size = *now;
+  event.device = device;
+  capture::RecordDevice(event);
+  return before < *now ? *now - before : before - *now;
+}
+
+void SampleAsked(uint64_t free_bytes, uint64_t total_bytes) noexcept {
+  const int device = CurrentDevice();
+  if (device < 0 || device >= kMaxDevices || !capture::IsRecording()) return;
+  // relaxed: one sample more or less does no harm.
+  const bool same = g_last_free[device].exchange(
+                        free_bytes, std::memory_order_relaxed) == free_bytes;
+  if (!TakeTurn(device, capture::Now(), !same)) return;
+  RecordGraphMemory(device);
+  capture::RecordMemorySample(device, free_bytes, total_bytes,
+                              SampleReason::kEvent);
 }
 
 void GrowthMeter::Begin() noexcept {
@@ -102,14 +138,14 @@ void GrowthMeter::Begin() noexcept {
   QueryMemory(free_bytes_, total);
 }
 
-void GrowthMeter::End(DeviceEvent& event) const noexcept {
+void GrowthMeter::End(DeviceEvent& event, uint64_t other) const noexcept {
   if (free_bytes_ == 0) return;
   const std::optional<DeviceMemory> now = CurrentMemory();
   if (!now) return;
   const uint64_t allocated =
       g_allocated.load(std::memory_order_relaxed) - allocated_;
-  const uint64_t expected =
-      free_bytes_ > allocated ? free_bytes_ - allocated : 0;
+  const uint64_t known = allocated + other;
+  const uint64_t expected = free_bytes_ > known ? free_bytes_ - known : 0;
   if (now->free_bytes >= expected) return;
   event.size = expected - now->free_bytes;
   event.free_bytes = now->free_bytes;
@@ -144,9 +180,11 @@ void SampleAfter(const DeviceEvent& event) noexcept {
                                 SampleReason::kOom);
     return;
   }
+  const bool graph = event.kind == DeviceKind::kGraph;
+  const uint64_t changed = graph ? RecordGraphMemory(device) : event.size;
   const bool first = device >= 0 && device < kMaxDevices &&
                      g_last[device].load(std::memory_order_relaxed) == 0;
-  if (!TakeTurn(device, event.time, event.size >= kLargeBytes)) return;
+  if (!TakeTurn(device, event.time, changed >= kLargeBytes)) return;
   SampleNow(first ? SampleReason::kFirst : SampleReason::kEvent);
 }
 

@@ -8,6 +8,7 @@
 //
 // Thread-safety: thread-safe. Call under runtime::Guard. Bytes.
 
+#include <atomic>
 #include <cstdint>
 
 #include "preload/capture/recorder.h"
@@ -28,7 +29,8 @@ class GrowthMeter {
   void Begin() noexcept;
   // Sets the event's size to the bytes lost, and its free and total bytes to
   // what the device then has; leaves it alone if that is not known.
-  void End(capture::DeviceEvent& event) const noexcept;
+  // `other` bytes may be lost for another reason and do not count.
+  void End(capture::DeviceEvent& event, uint64_t other = 0) const noexcept;
   // Sets the event's size to the bytes that came back.
   void EndOfUnload(capture::DeviceEvent& event) const noexcept;
 
@@ -36,6 +38,20 @@ class GrowthMeter {
   uint64_t free_bytes_ = 0;
   uint64_t allocated_ = 0;
 };
+
+// Set once a graph of this process allocates: from then on launches change
+// how much memory is in use, each is recorded, and with each sample the driver
+// is asked what the nodes hold.
+inline std::atomic<bool> g_graphs_allocate{false};
+
+// Records what the memory nodes of graphs hold of `device`, if that changed
+// since it was recorded last: a kGraph event named after the question,
+// cuDeviceGetGraphMemAttribute, with the bytes as size. Returns the change.
+uint64_t RecordGraphMemory(int device) noexcept;
+
+// The program asked cuMemGetInfo: its answer is a sample, unless the last one
+// of the device was the same and is recent.
+void SampleAsked(uint64_t free_bytes, uint64_t total_bytes) noexcept;
 
 // After `event` was recorded: a sample if one is due.
 void SampleAfter(const capture::DeviceEvent& event) noexcept;

@@ -20,19 +20,22 @@
 
 namespace dstrace::hooks {
 
-// Asked by dstrace itself, never hooked.
-#define DSTRACE_QUERIES(X)               \
-  X(cuCtxGetDevice, kDriver)             \
-  X(cuCtxPushCurrent_v2, kDriver)        \
-  X(cuCtxPopCurrent_v2, kDriver)         \
-  X(cuMemGetInfo_v2, kDriver)            \
-  X(cuDeviceGetName, kDriver)            \
-  X(cuDeviceGetUuid_v2, kDriver)         \
-  X(cuDeviceTotalMem_v2, kDriver)        \
-  X(cuDriverGetVersion, kDriver)         \
-  X(cuDevicePrimaryCtxGetState, kDriver) \
-  X(cuDeviceGetMemPool, kDriver)         \
-  X(cuMemPoolGetAttribute, kDriver)      \
+// Asked by dstrace itself; never through a hook of ours.
+#define DSTRACE_QUERIES(X)                 \
+  X(cuCtxGetDevice, kDriver)               \
+  X(cuCtxPushCurrent_v2, kDriver)          \
+  X(cuCtxPopCurrent_v2, kDriver)           \
+  X(cuMemGetInfo_v2, kDriver)              \
+  X(cuDeviceGetName, kDriver)              \
+  X(cuDeviceGetUuid_v2, kDriver)           \
+  X(cuDeviceTotalMem_v2, kDriver)          \
+  X(cuDriverGetVersion, kDriver)           \
+  X(cuDevicePrimaryCtxGetState, kDriver)   \
+  X(cuDeviceGetMemPool, kDriver)           \
+  X(cuMemPoolGetAttribute, kDriver)        \
+  X(cuDeviceGetGraphMemAttribute, kDriver) \
+  X(cuStreamIsCapturing, kDriver)          \
+  X(cuPointerGetAttribute, kDriver)        \
   X(cudaRuntimeGetVersion, kRuntime)
 
 enum class Query : uint16_t {

@@ -37,6 +37,8 @@ inline constexpr CUresult kIllegalState = 401;
 inline constexpr CUresult kNotFound = 500;
 
 inline constexpr int kMaxDevices = 16;
+// What the driver takes for itself when managed memory is first touched.
+inline constexpr uint64_t kManagedTouchBytes = uint64_t{60} << 20;
 inline constexpr uint64_t kGranularity = 512;  // of device memory
 
 enum class Use : uint8_t {
@@ -110,6 +112,10 @@ class State {
   // Lazily loaded: of a kernel, module or library what it has taken so far.
   std::unordered_map<uint64_t, uint64_t> loaded;
   std::unordered_map<uint64_t, bool> capturing;  // streams
+  // Bytes that the captured allocations of a stream will take, and where.
+  std::unordered_map<uint64_t, uint64_t> captured_bytes;
+  std::unordered_map<uint64_t, uint64_t> captured_addresses;
+  bool managed_touched = false;
   uint64_t next_handle = 0x5000;
 
   bool Take(int device, uint64_t bytes);
@@ -133,6 +139,11 @@ CUresult CurrentDevice(State& state, int* device);
 // Device memory of `bytes` under a new address.
 CUresult Allocate(uint64_t bytes, Use use, uint64_t pool, uint64_t* address);
 CUresult Release(uint64_t address, bool from_pool);
+
+// The same on a stream that is being captured: a node of its graph. False: it
+// is not being captured.
+bool AllocateCaptured(CUstream stream, uint64_t bytes, CUdeviceptr* address);
+bool ReleaseCaptured(CUstream stream, CUdeviceptr address);
 
 // Any other object: a handle with an account of `bytes`.
 CUresult CreateObject(uint64_t bytes, uint64_t* handle);

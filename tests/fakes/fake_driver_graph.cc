@@ -52,6 +52,10 @@ CUresult Instantiate(CUgraphExec* out, CUgraph graph) {
   return kOk;
 }
 
+bool Captured(State& state, CUstream stream) {
+  return stream != nullptr && state.capturing.count(Handle(stream)) != 0;
+}
+
 CUresult Begin(CUstream stream) {
   State& state = State::Get();
   const std::lock_guard lock(state.mutex);
@@ -63,6 +67,25 @@ CUresult Begin(CUstream stream) {
 }
 
 }  // namespace
+
+bool AllocateCaptured(CUstream stream, uint64_t bytes, CUdeviceptr* address) {
+  State& state = State::Get();
+  const std::lock_guard lock(state.mutex);
+  if (!Captured(state, stream) || address == nullptr || bytes == 0) {
+    return false;
+  }
+  int device = 0;
+  if (CurrentDevice(state, &device) != kOk) return false;
+  *address = state.NewAddress(device, RoundUp(bytes));
+  state.captured_bytes[Handle(stream)] += RoundUp(bytes);
+  state.captured_addresses[*address] = Handle(stream);
+  return true;
+}
+bool ReleaseCaptured(CUstream stream, CUdeviceptr address) {
+  State& state = State::Get();
+  const std::lock_guard lock(state.mutex);
+  return Captured(state, stream) && state.captured_addresses.erase(address) > 0;
+}
 
 CUresult cuGraphCreate(CUgraph* graph, unsigned int) { return Create(graph); }
 CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph,
@@ -138,6 +161,26 @@ CUresult cuDeviceGraphMemTrim(CUdevice device) {
   return device < 0 || device >= State::Get().device_count ? kInvalidDevice
                                                            : kOk;
 }
+// Launched graphs keep the bytes of their nodes.
+CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int attribute,
+                                      void* value) {
+  State& state = State::Get();
+  const std::lock_guard lock(state.mutex);
+  if (device < 0 || device >= state.device_count) return kInvalidDevice;
+  if (value == nullptr || attribute != kGraphMemReservedCurrent) {
+    return kInvalidValue;
+  }
+  uint64_t reserved = 0;
+  for (const auto& [graph, bytes] : NodeBytes()) {
+    const auto found = state.objects.find(graph);
+    if (bytes > 0 && found != state.objects.end() &&
+        found->second.device == device) {
+      reserved += found->second.size;
+    }
+  }
+  *static_cast<uint64_t*>(value) = reserved;
+  return kOk;
+}
 
 // ---- capture ----
 CUresult cuStreamBeginCapture(CUstream stream) { return Begin(stream); }
@@ -161,6 +204,7 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph,
 }
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   bool valid = false;
+  uint64_t bytes = 0;
   {
     State& state = State::Get();
     const std::lock_guard lock(state.mutex);
@@ -168,9 +212,16 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
     if (found == state.capturing.end()) return kIllegalState;
     valid = found->second;
     state.capturing.erase(found);
+    bytes = state.captured_bytes[Handle(stream)];
+    state.captured_bytes.erase(Handle(stream));
   }
   if (!valid) return 901;
-  return Create(graph);
+  const CUresult result = Create(graph);
+  if (result != kOk) return result;
+  State& state = State::Get();
+  const std::lock_guard lock(state.mutex);
+  NodeBytes()[Handle(*graph)] = bytes;
+  return kOk;
 }
 CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) {
   return cuStreamEndCapture(stream, graph);

@@ -63,7 +63,8 @@ CUresult cuMemFree(CUdeviceptr_v1 dptr) {
 }
 
 // ---- stream-ordered ----
-CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream) {
+CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream stream) {
+  if (AllocateCaptured(stream, bytesize, dptr)) return kOk;
   return AllocateTo(dptr, bytesize, Use::kPool);
 }
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr* dptr, size_t bytesize,
@@ -71,15 +72,17 @@ CUresult cuMemAllocAsync_ptsz(CUdeviceptr* dptr, size_t bytesize,
   return cuMemAllocAsync(dptr, bytesize, stream);
 }
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize,
-                                 CUmemoryPool pool, CUstream) {
+                                 CUmemoryPool pool, CUstream stream) {
   if (pool == nullptr) return kInvalidValue;
+  if (AllocateCaptured(stream, bytesize, dptr)) return kOk;
   return AllocateTo(dptr, bytesize, Use::kPool, Number(pool));
 }
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* dptr, size_t bytesize,
                                       CUmemoryPool pool, CUstream stream) {
   return cuMemAllocFromPoolAsync(dptr, bytesize, pool, stream);
 }
-CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream) {
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream) {
+  if (ReleaseCaptured(stream, dptr)) return kOk;
   return dptr == 0 ? kInvalidValue : Release(dptr, true);
 }
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream) {
@@ -127,6 +130,69 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool, int, void* value) {
   const CUresult result = CurrentDevice(state, &device);
   if (result != kOk) return result;
   *static_cast<uint64_t*>(value) = state.devices[device].pool_reserved;
+  return kOk;
+}
+
+// ---- touching it ----
+CUresult Touch(CUdeviceptr address) {
+  State& state = State::Get();
+  const std::lock_guard lock(state.mutex);
+  int device = 0;
+  const CUresult result = CurrentDevice(state, &device);
+  if (result != kOk) return result;
+  const auto found = state.ranges.find(address);
+  if (found == state.ranges.end()) return kInvalidValue;
+  if (found->second.use != Use::kManaged || state.managed_touched) return kOk;
+  if (!state.Take(device, kManagedTouchBytes)) return kOutOfMemory;
+  state.managed_touched = true;
+  return kOk;
+}
+CUresult cuMemsetD8_v2(CUdeviceptr dptr, unsigned char, size_t) {
+  return Touch(dptr);
+}
+CUresult cuMemsetD8_v2_ptds(CUdeviceptr dptr, unsigned char, size_t) {
+  return Touch(dptr);
+}
+CUresult cuMemsetD8Async(CUdeviceptr dptr, unsigned char, size_t, CUstream) {
+  return Touch(dptr);
+}
+CUresult cuMemsetD8Async_ptsz(CUdeviceptr dptr, unsigned char, size_t,
+                              CUstream) {
+  return Touch(dptr);
+}
+CUresult cuMemsetD16_v2(CUdeviceptr dptr, unsigned short, size_t) {
+  return Touch(dptr);
+}
+CUresult cuMemsetD16_v2_ptds(CUdeviceptr dptr, unsigned short, size_t) {
+  return Touch(dptr);
+}
+CUresult cuMemsetD16Async(CUdeviceptr dptr, unsigned short, size_t, CUstream) {
+  return Touch(dptr);
+}
+CUresult cuMemsetD16Async_ptsz(CUdeviceptr dptr, unsigned short, size_t,
+                               CUstream) {
+  return Touch(dptr);
+}
+CUresult cuMemsetD32_v2(CUdeviceptr dptr, unsigned int, size_t) {
+  return Touch(dptr);
+}
+CUresult cuMemsetD32_v2_ptds(CUdeviceptr dptr, unsigned int, size_t) {
+  return Touch(dptr);
+}
+CUresult cuMemsetD32Async(CUdeviceptr dptr, unsigned int, size_t, CUstream) {
+  return Touch(dptr);
+}
+CUresult cuMemsetD32Async_ptsz(CUdeviceptr dptr, unsigned int, size_t,
+                               CUstream) {
+  return Touch(dptr);
+}
+CUresult cuPointerGetAttribute(void* data, int attribute, CUdeviceptr address) {
+  State& state = State::Get();
+  const std::lock_guard lock(state.mutex);
+  if (data == nullptr || attribute != kPointerIsManaged) return kInvalidValue;
+  const auto found = state.ranges.find(address);
+  if (found == state.ranges.end()) return kInvalidValue;
+  *static_cast<unsigned int*>(data) = found->second.use == Use::kManaged;
   return kOk;
 }
 

@@ -32,7 +32,7 @@ using fakes::Recording;
 extern "C" CUresult cuInit(unsigned int flags);
 extern "C" CUresult cuCtxSetCurrent(CUcontext context);
 extern "C" CUresult cuGraphCreate(CUgraph* graph, unsigned int flags);
-extern "C" CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total);
+extern "C" cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total);
 
 struct Target {
   const char* symbol;

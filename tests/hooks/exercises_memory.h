@@ -325,6 +325,35 @@ inline void ExerciseHostUnregister(const Target& target, int (*unpin)(void*)) {
   ExerciseMemHostUnregister(target, unpin);
 }
 
+// ---- touching managed memory, and the program's own question ----
+template <class T, class... Rest>
+void ExerciseMemset(const Target&,
+                    int (*set)(CUdeviceptr, T, size_t, Rest...)) {
+  CUdeviceptr address = 0;
+  ASSERT_EQ(cuMemAllocManaged(&address, 4096, 1), 0);
+  EXPECT_EQ(set(address, T{1}, 4096 / sizeof(T), Rest{}...), 0);
+  EXPECT_EQ(set(0, T{1}, 1, Rest{}...), kInvalidValue);
+  EXPECT_EQ(cuMemFree_v2(address), 0);
+  FakeRecorderClear();
+}
+inline void ExerciseMemGetInfo(const Target&, int (*ask)(size_t*, size_t*)) {
+  CUdeviceptr address = 0;
+  ASSERT_EQ(cuMemAlloc_v2(&address, 4096), 0);
+  FakeRecorderClear();
+  size_t free_bytes = 0;
+  size_t total = 0;
+  ASSERT_EQ(ask(&free_bytes, &total), 0);
+  EXPECT_EQ(ask(nullptr, &total), kInvalidValue);
+  EXPECT_EQ(cuMemFree_v2(address), 0);
+  ASSERT_EQ(ask(&free_bytes, &total), 0);  // another answer
+  const auto& samples = FakeRecorderGet().samples;
+  ASSERT_FALSE(samples.empty());
+  EXPECT_EQ(samples.back().free_bytes, free_bytes);
+  EXPECT_EQ(samples.back().total_bytes, total);
+  EXPECT_TRUE(FakeRecorderGet().events.size() == 1);  // the free
+  FakeRecorderClear();
+}
+
 }  // namespace dstrace::hooks::testing
 
 #endif  // DSTRACE_TESTS_HOOKS_EXERCISES_MEMORY_H_

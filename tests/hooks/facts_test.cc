@@ -103,6 +103,7 @@ TEST(Sampling, IsRareForSmallChangesAndSureForLargeOnes) {
   FakeRecorderClear();
   ASSERT_EQ(cuMemAlloc_v2(&address, size_t{32} << 20), 0);
   ASSERT_EQ(SampleCount(SampleReason::kEvent), 1u);
+  EXPECT_EQ(FakeRecorderGet().samples.size(), 1u);
   size_t free_bytes = 0;
   size_t total = 0;
   ASSERT_EQ(cuMemGetInfo_v2(&free_bytes, &total), 0);
