@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the model's figures against torch's and the driver's own, at every checkpoint of a GPU run.
+"""Holds what dstrace says against torch, the driver and CUPTI, for every workload of a GPU run.
 
   tests/gpu/compare.py [--report build/.../dstrace-report] RESULTS.json TRACES [NAME...]
 
@@ -9,8 +9,13 @@ device it compares, at that very instant of CLOCK_MONOTONIC:
   allocated  torch.cuda.memory_allocated()  with the model's live tensors      must be equal to the byte
   reserved   torch.cuda.memory_reserved()   with what torch holds of the driver must be equal to the byte
   used       cuMemGetInfo                   with the sum of the ledger's named lines; the difference is the residual
-Prints one line per workload and, with --all, per checkpoint. Exits 1 if a byte differs, or nothing was compared.
-  --limit    also exit 1 where a residual, here or at any sample of a trace, is above 32 MiB and 1 % of device use
+Programs without torch have the last line only. Then, over the whole trace:
+  samples    the residual at every sample after the context exists: at most 32 MiB or 1 % of device use
+  CUPTI      where it ran, its allocations and bytes with the hooks', kind by kind: must be equal, and none lost. Compared:
+             device, managed, pinned or registered host memory, arrays. cuMemCreate CUPTI does not tell of; it is shown
+Prints one table, a line per workload, and with --all a line per checkpoint. Exits 1 if anything of it differs, or nothing
+was compared.
+  --no-limit  residuals are printed, but do not count as a difference
 """
 import argparse
 import collections
@@ -22,8 +27,7 @@ import sys
 
 MIB = 1 << 20
 TORCH = ("allocated", "reserved")
-# Bytes of these owners are shown beside the residual: that they are seen at all is a check of its own.
-LIBRARIES = ("nccl", "cublas")
+KINDS = ("device", "managed", "pinned", "array")  # that both CUPTI and the hooks tell of
 
 
 def find_report():
@@ -32,12 +36,14 @@ def find_report():
     return max((f for f in found if os.path.isfile(f)), key=os.path.getmtime, default=None)
 
 
+def run_report(report, trace, *options):
+    return subprocess.run([report, trace, *options], stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
+
+
 def ledgers(report, trace, times=None):
     """{(monotonic ns, device): ledger} at those times; without, [(ns, device, ledger)] at every sample."""
-    command = [report, trace, "--format", "ledgers"]
-    if times is not None:
-        command += ["--at", ",".join("@%d" % t for t in times)]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    options = [] if times is None else ["--at", ",".join("@%d" % t for t in times)]
+    lines = run_report(report, trace, "--format", "ledgers", *options).splitlines()
     points = [(p["monotonic_ns"], p["device"], p["ledger"]) for p in map(json.loads, lines)]
     return points if times is None else {(t, d): ledger for t, d, ledger in points}
 
@@ -48,35 +54,75 @@ def traces_of(folder, name):
             for f in glob.glob(os.path.join(glob.escape(folder), glob.escape(name) + "-*-*.pb"))}
 
 
+def beyond(residual, used):
+    return abs(residual) > max(32 * MIB, used // 100)
+
+
+def worst(pairs):
+    return max((abs(r) for r, _ in pairs), default=0) / MIB
+
+
 class Workload:
     def __init__(self, name):
         self.name = name
         self.checkpoints = 0
         self.compared = dict.fromkeys(TORCH, 0)
+        self.wrong = dict.fromkeys(TORCH, 0)
         self.faults = []      # a line each
         self.residuals = []   # (bytes, used) at checkpoints
         self.samples = []     # (bytes, used) at every sample after the context
-        self.libraries = collections.Counter()  # most bytes at a checkpoint
+        self.cupti = None     # {"cupti" or "hooks": [count, bytes]}, over all processes
 
-    def add(self, checkpoint, device, ledger, verbose):
-        where = "%s pid %d %s GPU %d" % (self.name, checkpoint["pid"], checkpoint["step"], device["device"])
+    def add_torch(self, where, device, ledger):
         model = {"allocated": 0, "reserved": 0} if ledger is None else {
             "allocated": ledger["torch_live"], "reserved": ledger["torch_reserved"]}
         for key in TORCH:
             self.compared[key] += 1
             if model[key] != device[key]:
+                self.wrong[key] += 1
                 self.faults.append("%s: torch says %s %d, the model %d (%+d)" % (
                     where, key, device[key], model[key], model[key] - device[key]))
+
+    def add(self, checkpoint, device, ledger, verbose):
+        where = "%s pid %d %s GPU %d" % (self.name, checkpoint["pid"], checkpoint["step"], device["device"])
+        if "allocated" in device:
+            self.add_torch(where, device, ledger)
         if ledger is None:
+            if "allocated" not in device:
+                self.faults.append("%s: the model knows nothing of this device" % where)
             return
-        for owner in LIBRARIES:
-            self.libraries[owner] = max(self.libraries[owner], ledger["libraries"].get(owner, 0))
         # The model's idea of device use is the last sample brought forward; here the driver was asked again.
-        named = ledger["device_used"] - ledger["unexplained"]
-        self.residuals.append((device["used"] - named, device["used"]))
+        residual = device["used"] - (ledger["device_used"] - ledger["unexplained"])
+        self.residuals.append((residual, device["used"]))
         if verbose:
-            print("%-70s allocated %12d reserved %12d used %13d residual %+9.1f MiB" % (
-                where, device["allocated"], device["reserved"], device["used"], (device["used"] - named) / MIB))
+            print("%-70s allocated %12s reserved %12s used %13d residual %+9.1f MiB" % (
+                where, device.get("allocated", "-"), device.get("reserved", "-"), device["used"], residual / MIB))
+
+    def add_cupti(self, trace, check):
+        sums = self.cupti = self.cupti or {"cupti": [0, 0], "hooks": [0, 0], "physical": [0, 0]}
+        for kind in KINDS:
+            for side in ("cupti", "hooks"):
+                sums[side][0] += check[side][kind]["count"]
+                sums[side][1] += check[side][kind]["bytes"]
+            if check["cupti"][kind] != check["hooks"][kind]:
+                self.faults.append("%s: CUPTI says %s %s, the hooks %s" % (
+                    os.path.basename(trace), kind, check["cupti"][kind], check["hooks"][kind]))
+        sums["physical"][0] += check["hooks"]["physical"]["count"]
+        sums["physical"][1] += check["hooks"]["physical"]["bytes"]
+        for loss in ("dropped", "unknown"):
+            if check[loss]:
+                self.faults.append("%s: CUPTI: %d records %s" % (os.path.basename(trace), check[loss], loss))
+
+    def over_limit(self):
+        return sum(beyond(*pair) for pair in self.residuals + self.samples)
+
+
+def devices_of(checkpoint):
+    """What a checkpoint says of devices: torch's figures with the driver's, or the driver's alone."""
+    if checkpoint.get("devices"):
+        return checkpoint["devices"]
+    used = checkpoint.get("driver_used")
+    return [] if used is None else [{"device": 0, "used": used}]
 
 
 def compare(row, folder, report, verbose):
@@ -84,26 +130,43 @@ def compare(row, folder, report, verbose):
     traces = traces_of(folder, row["name"])
     by_pid = collections.defaultdict(list)
     for checkpoint in row["checkpoints"]:
-        if checkpoint.get("devices") and checkpoint["pid"] in traces:
+        if devices_of(checkpoint) and checkpoint["pid"] in traces:
             by_pid[checkpoint["pid"]].append(checkpoint)
     for pid, checkpoints in sorted(by_pid.items()):
         at = ledgers(report, traces[pid], sorted({c["mono_ns"] for c in checkpoints}))
         for checkpoint in checkpoints:
             work.checkpoints += 1
-            for device in checkpoint["devices"]:
+            for device in devices_of(checkpoint):
                 work.add(checkpoint, device, at.get((checkpoint["mono_ns"], device["device"])), verbose)
-        for _, _, ledger in ledgers(report, traces[pid]):
-            if ledger["context"] > 0:
-                work.samples.append((ledger["unexplained"], ledger["device_used"]))
+    for _, trace in sorted(traces.items()):
+        work.samples += [(ledger["unexplained"], ledger["device_used"])
+                         for _, _, ledger in ledgers(report, trace) if ledger["context"] > 0]
+        check = json.loads(run_report(report, trace, "--format", "json")).get("cupti")
+        if check is not None:
+            work.add_cupti(trace, check)
     return work
 
 
-def beyond(residual, used):
-    return abs(residual) > max(32 * MIB, used // 100)
+HEAD = ("workload", "checkpoints", "allocated", "reserved", "CUPTI", "hooks", "only hooks", "residual", "at samples",
+        "over limit")
+LINE = "%-24s %11s %10s %10s %17s %17s %14s %9s %10s %11s"
 
 
-def worst(pairs):
-    return max((abs(r) for r, _ in pairs), default=0) / MIB
+def line_of(work):
+    def totals(key):
+        right = work.compared[key] - work.wrong[key]
+        if not work.compared[key]:
+            return "-"
+        return "equal" if not work.wrong[key] else "%d of %d" % (right, work.compared[key])
+
+    def counted(side):
+        if work.cupti is None or (side == "physical" and not work.cupti[side][0]):
+            return "-"
+        return "%d, %.1f" % (work.cupti[side][0], work.cupti[side][1] / MIB)
+
+    return LINE % (work.name, work.checkpoints, totals("allocated"), totals("reserved"), counted("cupti"),
+                   counted("hooks"), counted("physical"), "%.1f" % worst(work.residuals), "%.1f" % worst(work.samples),
+                   "%d of %d" % (work.over_limit(), len(work.residuals) + len(work.samples)))
 
 
 def main():
@@ -113,42 +176,34 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--report", default=None)
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("--limit", action="store_true")
+    parser.add_argument("--no-limit", action="store_true")
     options = parser.parse_args()
     report = options.report or find_report()
     if report is None:
         parser.error("no dstrace-report under build/; say --report")
     with open(options.results, encoding="utf-8") as file:
         rows = json.load(file)["rows"]
-    print("%-22s %11s %11s %11s %9s %9s %10s %10s %12s" % (
-        "workload", "checkpoints", "allocated", "reserved", "nccl", "cublas", "residual", "at samples", "over limit"))
-    bad = compared = 0
+    print(LINE % HEAD)
     faults = []
+    compared = over = 0
     for row in rows:
         if options.names and row["name"] not in options.names:
             continue
         work = compare(row, options.traces, report, options.all)
-        if not work.checkpoints:
+        if not work.checkpoints and not work.samples:
             continue
-        compared += work.checkpoints
-        over = sum(beyond(*pair) for pair in work.residuals + work.samples)
-        wrong = {key: sum((" says %s " % key) in fault for fault in work.faults) for key in TORCH}
-        print("%-22s %11d %11s %11s %9.1f %9.1f %10.1f %10.1f %12s" % (
-            work.name, work.checkpoints,
-            *("equal" if not wrong[key] else "%d of %d" % (work.compared[key] - wrong[key], work.compared[key])
-              for key in TORCH),
-            work.libraries["nccl"] / MIB, work.libraries["cublas"] / MIB, worst(work.residuals), worst(work.samples),
-            "%d of %d" % (over, len(work.residuals) + len(work.samples))))
+        compared += work.checkpoints + len(work.samples)
+        over += work.over_limit()
         faults += work.faults
-        bad += over if options.limit else 0
-    print("MiB; nccl and cublas: the most at a checkpoint; residual: the largest at a checkpoint, and at any sample")
+        print(line_of(work), flush=True)
+    print("CUPTI, hooks: allocations, MiB; only hooks: cuMemCreate; residual in MiB: largest at a checkpoint, at any sample")
     for fault in faults[:40]:
         print(fault, file=sys.stderr)
     if len(faults) > 40:
         print("and %d more" % (len(faults) - 40), file=sys.stderr)
     if not compared:
-        print("nothing to compare: no trace in %s belongs to a checkpoint" % options.traces, file=sys.stderr)
-    return 1 if faults or bad or not compared else 0
+        print("nothing to compare: no trace in %s belongs to a workload" % options.traces, file=sys.stderr)
+    return 1 if faults or not compared or (over and not options.no_limit) else 0
 
 
 if __name__ == "__main__":

@@ -54,6 +54,8 @@ def _spread(name, *args, gpus=2):
 
 _EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 _ASYNC = {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}
+_PREALLOCATED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "true", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.30"}
+_GROWING = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 BASIC = [
     Workload("torch_training", _script("torch_training.py")),
@@ -75,9 +77,8 @@ BASIC = [
     Workload("fast_exit", _script("sudden_end.py", "--how", "exit"), group="ends", status=7, reaches="before_the_end"),
     Workload("triton_kernel", _script("triton_kernel.py"), timeout=80),
     Workload("cupy_pool", _script("cupy_pool.py"), timeout=80),
-    Workload("jax_prealloc", _script("jax_prealloc.py"), timeout=80,
-             env={"XLA_PYTHON_CLIENT_PREALLOCATE": "true", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.30"}),
-    Workload("jax_growing", _script("jax_prealloc.py"), timeout=80, env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}),
+    Workload("jax_prealloc", _script("jax_prealloc.py"), timeout=80, env=_PREALLOCATED),
+    Workload("jax_growing", _script("jax_prealloc.py"), timeout=80, env=_GROWING),
     Workload("jax_platform", _script("jax_prealloc.py"), group="more", timeout=80,
              env={"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}),
     Workload("torch_compile", _script("triton_kernel.py", "--compile"), group="more", timeout=120),
@@ -97,6 +98,15 @@ CUPTI = [
     Workload("cupti_graphs", _script("cuda_graphs.py"), group="cupti", env=_CUPTI),
     Workload("cupti_pinned", _script("pinned.py"), group="cupti", env=_CUPTI),
     Workload("cupti_managed", _script("managed.py"), group="cupti", env=_CUPTI),
+    Workload("cupti_expandable", _script("torch_training.py"), group="cupti", env=dict(_EXPANDABLE, **_CUPTI)),
+    Workload("cupti_nccl_1", _script("torch_training.py", "--nccl"), group="cupti", env=_CUPTI),
+    Workload("cupti_multi_comm_1", _script("multi_comm.py"), group="cupti", env=_CUPTI),
+    Workload("cupti_graph_memory_nodes", _script("graph_memory_nodes.py"), group="cupti", env=_CUPTI),
+    Workload("cupti_ipc", _script("ipc.py"), group="cupti", timeout=80, env=_CUPTI),
+    Workload("cupti_triton", _script("triton_kernel.py"), group="cupti", timeout=80, env=_CUPTI),
+    Workload("cupti_cupy", _script("cupy_pool.py"), group="cupti", timeout=80, env=_CUPTI),
+    Workload("cupti_jax_prealloc", _script("jax_prealloc.py"), group="cupti", timeout=80, env=dict(_PREALLOCATED, **_CUPTI)),
+    Workload("cupti_jax_growing", _script("jax_prealloc.py"), group="cupti", timeout=80, env=dict(_GROWING, **_CUPTI)),
 ]
 
 # Beside other people's tools and allocators.
