@@ -137,6 +137,19 @@ bool IsCaptured(CUstream stream) noexcept {
          status != 0;
 }
 
+// The total is the largest of the statistics: its parts, and a flag.
+uint64_t CommunicatorBytes(ncclComm_t comm) noexcept {
+  constexpr int kStatistics = 4;
+  if (comm == nullptr) return 0;
+  uint64_t total = 0;
+  for (int i = 0; i < kStatistics; ++i) {
+    uint64_t value = 0;
+    if (Ask<Query::ncclCommMemStats>(comm, i, &value) != 0) return total;
+    if (value > total) total = value;
+  }
+  return total;
+}
+
 bool IsManaged(CUdeviceptr address) noexcept {
   uint64_t managed = 0;  // the driver writes a bool or an int
   return Ask<Query::cuPointerGetAttribute>(static_cast<void*>(&managed),

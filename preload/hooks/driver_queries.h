@@ -52,6 +52,10 @@ std::optional<uint64_t> GraphReservedBytes(CUdevice device) noexcept;
 // of a graph. May be asked during a capture.
 bool IsCaptured(CUstream stream) noexcept;
 
+// NCCL's own account of the device memory of a communicator; 0 where this NCCL
+// keeps none (before 2.29.7).
+uint64_t CommunicatorBytes(ncclComm_t comm) noexcept;
+
 bool IsManaged(CUdeviceptr address) noexcept;
 
 // Names GPU `device` and the driver in the trace, once each.

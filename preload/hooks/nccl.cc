@@ -93,10 +93,12 @@ struct CommSplit : CommBody {
   }
 };
 
+// size: what NCCL itself says it holds for it, where it can be asked.
 struct CommEnd : CommBody {
   static constexpr bool kStampBefore = true;
   static void Before(DeviceEvent& event, ncclComm_t comm) noexcept {
     event.handle = Number(comm);
+    event.size = CommunicatorBytes(comm);
   }
 };
 

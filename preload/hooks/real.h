@@ -36,6 +36,7 @@ namespace dstrace::hooks {
   X(cuDeviceGetGraphMemAttribute, kDriver) \
   X(cuStreamIsCapturing, kDriver)          \
   X(cuPointerGetAttribute, kDriver)        \
+  X(ncclCommMemStats, kNccl)               \
   X(cudaRuntimeGetVersion, kRuntime)
 
 enum class Query : uint16_t {

@@ -195,6 +195,16 @@ FAKE_EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int, int,
                                        ncclComm_t* out, ncclConfig_t*) {
   return comm == nullptr ? kInvalidArgument : Open(out);
 }
+// 0 total, 1 that cannot be suspended, 2 that can, 3 whether it is.
+FAKE_EXPORT ncclResult_t ncclCommMemStats(ncclComm_t comm, int statistic,
+                                          uint64_t* value) {
+  if (comm == nullptr || value == nullptr) return kInvalidArgument;
+  const uint64_t total = comm->buffers.size() * kBufferBytes;
+  const uint64_t values[] = {total, total - kBufferBytes, kBufferBytes, 0};
+  if (statistic < 0 || statistic > 3) return kInvalidArgument;
+  *value = values[statistic];
+  return 0;
+}
 FAKE_EXPORT ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   return comm == nullptr ? kInvalidArgument : 0;
 }

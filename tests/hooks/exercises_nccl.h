@@ -105,7 +105,9 @@ template <class F>
 void ExerciseCommEnd(const Target& target, F* end) {
   ncclComm_t comm = NewComm();
   ASSERT_EQ(end(comm), 0);
-  EXPECT_EQ(TakeEvent(target, DeviceKind::kCommunicator).handle, Number(comm));
+  const DeviceEvent event = TakeEvent(target, DeviceKind::kCommunicator);
+  EXPECT_EQ(event.handle, Number(comm));
+  EXPECT_EQ(event.size, 48u << 20);  // the fake's own account
   EXPECT_EQ(end(nullptr), 4);
   EXPECT_EQ(TakeEvent(target, DeviceKind::kCommunicator).result, 4);
 }
