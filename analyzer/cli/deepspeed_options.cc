@@ -135,6 +135,7 @@ absl::Status SetDeepspeedOption(const std::string& name,
     return SetCount(value, &options.gpus_per_node);
   }
   if (name == "--deepspeed-version") {
+    out->deepspeed_version_given = true;
     return SetVersion(value, &options.version);
   }
   if (name == "--torch-version") {

@@ -21,6 +21,7 @@ struct DeepspeedOptions {
   deepspeed::CheckOptions check;
   bool world_size_given = false;
   bool torch_version_given = false;
+  bool deepspeed_version_given = false;
   std::string model_config;  // path, may be empty
   std::string rules;         // path, may be empty
   std::optional<deepspeed::OptimizerKind> optimizer;

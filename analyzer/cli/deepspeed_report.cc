@@ -25,6 +25,10 @@ void TakeFacts(const deepspeed::TraceMeasure& measure,
   if (!options->torch_version_given && measure.torch_version) {
     options->check.torch_version = *measure.torch_version;
   }
+  // Nobody named the release: the trace shows what it did.
+  if (!options->deepspeed_version_given) {
+    options->check.states_at_first_step = measure.states_at_first_step;
+  }
 }
 
 // One rank's part of an output head that was tied after its construction.

@@ -286,8 +286,10 @@ void FindLoadLive(const CauseInputs& in, std::vector<Finding>* findings) {
 
 void FindSubGroup(const CauseInputs& in, std::vector<Finding>* findings) {
   if (in.measured.oom || in.inputs.settings.stage != 3) return;
-  std::vector<TagGroup> groups =
-      GroupRows(in.measured, Phase::kInitialize, RowKind::kPeak);
+  // The optimizer works on a whole sub-group where it makes its states first.
+  bool late = in.inputs.settings.states_at_first_step;
+  Phase where = late ? Phase::kStep : Phase::kInitialize;
+  std::vector<TagGroup> groups = GroupRows(in.measured, where, RowKind::kPeak);
   Finding finding = Make(Severity::kWarning, "sub-group-temporaries", 0);
   int64_t bytes = 0;
   for (Tag tag : {Tag::kOptimizerTemporaries, Tag::kGradientBuffer}) {
@@ -298,23 +300,25 @@ void FindSubGroup(const CauseInputs& in, std::vector<Finding>* findings) {
       finding.evidence.push_back(std::move(line));
     }
   }
-  int64_t peak = in.expected.initialize_peak;
-  const MeasuredPhase* phase = in.measured.Find(Phase::kInitialize);
-  if (phase != nullptr && phase->peak) peak = *phase->peak;
-  int64_t saving = peak > 0 && in.expected.params > 0
-                       ? in.expected.initialize_peak -
-                             WithSmallSubGroup(in.inputs).initialize_peak
+  ExpectedMemory small = WithSmallSubGroup(in.inputs);
+  int64_t peak = late ? in.expected.step_peak : in.expected.initialize_peak;
+  int64_t saving = in.expected.params > 0
+                       ? peak - (late ? small.step_peak : small.initialize_peak)
                        : 0;
+  const MeasuredPhase* phase = in.measured.Find(where);
+  if (phase != nullptr && phase->peak) peak = *phase->peak;
   if (bytes * 10 < peak || bytes < kGib || saving < kGib) return;
   finding.bytes = bytes;
   finding.place.key = "zero_optimization.sub_group_size";
   finding.message = absl::StrFormat(
-      "%s of the %s peak of deepspeed.initialize are buffers of one "
-      "sub-group; %s.",
-      ShowGib(bytes), ShowGib(peak), SubGroupText(in.inputs.settings));
+      "%s of the %s peak of %s are buffers of one sub-group; %s.",
+      ShowGib(bytes), ShowGib(peak),
+      late ? "the optimizer's step" : "deepspeed.initialize",
+      SubGroupText(in.inputs.settings));
   finding.change = absl::StrFormat("\"sub_group_size\": %d", kModestSubGroup);
   finding.saving_bytes = saving;
-  finding.source = "runtime/zero/stage3.py:897 (v0.10.1)";
+  finding.source = late ? "runtime/zero/stage3.py:1846 (v0.13.2)"
+                        : "runtime/zero/stage3.py:897 (v0.10.1)";
   findings->push_back(std::move(finding));
 }
 

@@ -35,6 +35,8 @@ struct CheckOptions {
   // of zero.Init, and its own frames appear in forward whoever opened the
   // context.
   std::optional<bool> mics_init;
+  // What a trace shows of it; nullopt: as the release does.
+  std::optional<bool> states_at_first_step;
   int64_t params = 0;       // of the whole model; 0: not known
   int64_t hidden_size = 0;  // 0: not known
 };

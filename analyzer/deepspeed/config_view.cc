@@ -262,6 +262,9 @@ Settings ReadSettings(const ConfigView& view) {
   settings.param_bytes = sixteen ? 2 : 4;
   settings.grad_bytes =
       DtypeBytes(view, "data_types.grad_accum_dtype", settings.param_bytes);
+  settings.states_at_first_step =
+      view.options().states_at_first_step.value_or(view.rules().Behaves(
+          "adam-states-at-first-step", settings.version, settings.stage));
   Scalar optimizer = view.Effective("optimizer.type");
   if (const auto* text = std::get_if<std::string>(&optimizer)) {
     settings.optimizer = absl::AsciiStrToLower(*text);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -51,11 +52,37 @@ Phase PhaseOf(const MeasuredRow& row) {
   return row.phase != Phase::kUnknown ? row.phase : PhaseOfStack(row.stack);
 }
 
+std::vector<MeasuredRow> BeyondStanding(const Measured& measured, Phase phase,
+                                        RowKind kind) {
+  std::map<std::vector<std::string>, int64_t> standing;
+  for (const MeasuredRow& row : measured.rows) {
+    if (row.kind == RowKind::kLive && PhaseOf(row) == Phase::kInitialize) {
+      standing[row.stack] += row.bytes;
+    }
+  }
+  std::vector<MeasuredRow> rows;
+  for (const MeasuredRow& row : measured.rows) {
+    if (row.kind != kind || PhaseOf(row) != phase) continue;
+    rows.push_back(row);
+    auto stood = standing.find(row.stack);
+    if (stood == standing.end()) continue;
+    int64_t less = std::min(stood->second, rows.back().bytes);
+    rows.back().bytes -= less;
+    stood->second -= less;
+  }
+  return rows;
+}
+
 std::vector<TagGroup> GroupRows(const Measured& measured, Phase phase,
                                 RowKind kind) {
+  return GroupRows(measured.rows, phase, kind);
+}
+
+std::vector<TagGroup> GroupRows(const std::vector<MeasuredRow>& rows,
+                                Phase phase, RowKind kind) {
   std::vector<TagGroup> groups;
-  for (const MeasuredRow& row : measured.rows) {
-    if (row.kind != kind || row.bytes <= 0 || PhaseOf(row) != phase) continue;
+  for (const MeasuredRow& row : rows) {
+    if (row.kind != kind || row.bytes < 0 || PhaseOf(row) != phase) continue;
     Tag tag = TagOf(row);
     auto group =
         std::find_if(groups.begin(), groups.end(),
@@ -129,7 +156,10 @@ std::vector<std::string> ShowRows(const TagGroup& group, size_t most) {
       lines.begin(), lines.end(),
       [](const auto& a, const auto& b) { return a.second > b.second; });
   std::vector<std::string> evidence;
+  // Shown in MiB: what rounds to none is no evidence beside a larger line.
+  constexpr int64_t kTooSmall = 1 << 19;
   for (size_t i = 0; i < lines.size() && i < most; ++i) {
+    if (i > 0 && lines[i].second < kTooSmall) break;
     evidence.push_back(
         absl::StrFormat("%s %s, %s: %s", ShowGib(lines[i].second),
                         KindName(group.rows.front()->kind), TagName(group.tag),

@@ -27,6 +27,15 @@ Phase PhaseOf(const MeasuredRow& row);
 std::vector<TagGroup> GroupRows(const Measured& measured, Phase phase,
                                 RowKind kind);
 
+// The same rows less what stood there already when deepspeed.initialize
+// returned, by stack: in training, what the phase itself brings. Rows that
+// only stood get 0 bytes and stay, so that 0 is told from unknown.
+std::vector<MeasuredRow> BeyondStanding(const Measured& measured, Phase phase,
+                                        RowKind kind);
+
+std::vector<TagGroup> GroupRows(const std::vector<MeasuredRow>& rows,
+                                Phase phase, RowKind kind);
+
 // nullptr when there is no such group.
 const TagGroup* FindGroup(const std::vector<TagGroup>& groups, Tag tag);
 

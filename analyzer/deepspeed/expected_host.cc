@@ -29,7 +29,7 @@ class HostRows {
  private:
   void Add(Phase phase, Tag tag, const char* name, int64_t bytes, bool pinned,
            bool persistent, std::string formula, std::string code) {
-    out_.rows.push_back({phase, tag, name, bytes, persistent, false,
+    out_.rows.push_back({phase, tag, name, bytes, persistent, false, false,
                          std::move(formula), std::move(code),
                          pinned ? Where::kPinnedHost : Where::kHost});
     if (!persistent) return;
@@ -56,8 +56,9 @@ class HostRows {
     Phase phase = Phase::kInitialize;
     Add(phase, Tag::kMasterWeights, "fp32 master weights, on the host", 4 * n_,
         false, true, "4n", "_create_fp32_partitions (runtime/zero/stage3.py)");
-    Add(phase, Tag::kAdamStates, "Adam states, on the host", 8 * n_, false,
-        true, "8n", "_optimizer_step");
+    Add(set_.states_at_first_step ? Phase::kStep : phase, Tag::kAdamStates,
+        "Adam states, on the host", 8 * n_, false, true, "8n",
+        "_optimizer_step");
     if (set_.stage != 3) return;
     Add(phase, Tag::kGradientBuffer, "fp32 gradients, on the host", 4 * n_,
         set_.pin_optimizer, true, "4n",

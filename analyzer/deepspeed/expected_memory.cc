@@ -15,10 +15,12 @@ class Model {
   explicit Model(const MemoryInputs& inputs)
       : in_(inputs), set_(inputs.settings) {
     out_.params = in_.shape.parameters.empty() ? in_.params : in_.shape.total();
+    out_.sizes_known = !in_.shape.parameters.empty() || set_.stage != 3;
     partitions_ = std::max(set_.stage == 0 ? 1 : set_.partitions(), 1);
     width_ = set_.param_bytes;
     states_on_gpu_ = set_.offload_optimizer == Offload::kNone;
     weights_on_gpu_ = set_.stage < 3 || set_.offload_param == Offload::kNone;
+    states_late_ = set_.states_at_first_step;
     old_names_ = set_.version < Version{0, 17, 2};
   }
 
@@ -44,9 +46,25 @@ class Model {
  private:
   ExpectedRow& Add(Phase phase, Tag tag, const char* name, int64_t bytes,
                    bool persistent, std::string formula, std::string code) {
-    out_.rows.push_back({phase, tag, name, bytes, persistent, false,
+    out_.rows.push_back({phase, tag, name, bytes, persistent, false, false,
                          std::move(formula), std::move(code), Where::kDevice});
     return out_.rows.back();
+  }
+
+  // Where the states are made: in initialize, or in the first step.
+  void AddStates(int64_t bytes, const char* first_code) {
+    Add(states_late_ ? Phase::kStep : Phase::kInitialize, Tag::kAdamStates,
+        "Adam states", bytes, true, "8n", first_code);
+  }
+
+  // A part that has S in it.
+  void AddSubGroup(Phase phase, Tag tag, const char* name, int64_t per_element,
+                   std::string code) {
+    bool open = out_.sub_group_at_least;
+    Add(phase, tag, name, per_element * out_.sub_group_elements, false,
+        absl::StrFormat("%s%dS", open ? "at least " : "", per_element),
+        std::move(code))
+        .lower_bound = open;
   }
 
   // n and S. A sub-group is closed by the partition that reaches
@@ -57,6 +75,8 @@ class Model {
       out_.sub_group_elements =
           set_.stage == 3 ? std::min(set_.sub_group_size, out_.shard_elements)
                           : out_.shard_elements;
+      out_.sub_group_at_least =
+          set_.stage == 3 && set_.sub_group_size < out_.shard_elements;
       return;
     }
     int64_t open = 0;
@@ -168,13 +188,13 @@ class Model {
         "defragment (runtime/zero/stage3.py:471)");
     Add(phase, Tag::kMasterWeights, "fp32 master weights", on * 4 * n, true,
         "4n", "_create_fp32_partitions (runtime/zero/stage3.py:736)");
-    Add(phase, Tag::kGradientBuffer, "fp32 gradient buffer", on * 4 * s, false,
-        "4S", "initialize_optimizer_states (runtime/zero/stage3.py:897)");
-    Add(phase, Tag::kAdamStates, "Adam states", on * 8 * n, true, "8n",
-        "_optimizer_step > torch/optim _init_group");
-    Add(phase, Tag::kOptimizerTemporaries, "optimizer temporaries", t * s,
-        false, absl::StrFormat("%dS", t),
-        "_optimizer_step > torch/optim _multi_tensor_adam(w)");
+    AddSubGroup(phase, Tag::kGradientBuffer, "fp32 gradient buffer", on * 4,
+                "initialize_optimizer_states (runtime/zero/stage3.py:897)");
+    if (!states_late_) {
+      AddStates(on * 8 * n, "_optimizer_step > torch/optim _init_group");
+      AddSubGroup(phase, Tag::kOptimizerTemporaries, "optimizer temporaries", t,
+                  "_optimizer_step > torch/optim _multi_tensor_adam(w)");
+    }
     Add(phase, Tag::kGradients, "gradient bucket", bucket, true,
         absl::StrFormat("%d x reduce_bucket_size", width_),
         old_names_ ? "_setup_for_real_optimizer __ipg_bucket_flat_buffer "
@@ -203,10 +223,12 @@ class Model {
           "create_reduce_and_remove_grad_hooks (runtime/zero/stage3.py:1037)")
           .upper_bound = true;
     }
-    int64_t states = head + flat + on * 12 * n;
-    out_.initialize_steady = states + bucket + on * set_.grad_bytes * n;
+    int64_t early = states_late_ ? 0 : on * 8 * n;
+    out_.initialize_steady =
+        head + flat + on * 4 * n + early + bucket + on * set_.grad_bytes * n;
+    out_.step_steady = out_.initialize_steady + on * 8 * n - early;
     out_.optimizer_build_peak =
-        head + flat + on * (4 * n + 4 * s + FirstStep(t));
+        head + flat + on * (4 * n + 4 * s + (states_late_ ? 0 : FirstStep(t)));
     out_.initialize_peak =
         std::max(out_.optimizer_build_peak, out_.initialize_steady + gather);
   }
@@ -229,18 +251,28 @@ class Model {
             reduce, false, absl::StrFormat("%d x reduce_bucket_size", width_),
             "__avg_scatter_grads (runtime/zero/stage3.py)");
     scatter.upper_bound = true;
-    out_.training_peak = out_.initialize_steady + live + reduce;
-    int64_t s = out_.sub_group_elements;
-    int64_t step = states_on_gpu_ ? 4 * s : 0;
-    Add(Phase::kStep, Tag::kGradientBuffer, "fp32 gradients of a sub-group",
-        step, false, "4S",
-        "_prepare_fp32_grad_for_sub_group (runtime/zero/stage3.py:1664)");
-    Add(Phase::kStep, Tag::kOptimizerTemporaries, "optimizer temporaries",
-        out_.temporaries_per_element * s, false,
-        absl::StrFormat("%dS", out_.temporaries_per_element),
-        "_optimizer_step > torch/optim _multi_tensor_adam(w)");
-    out_.step_peak =
-        out_.initialize_steady + step + out_.temporaries_per_element * s;
+    out_.training_peak = out_.step_steady + live + reduce;
+    int64_t per_element = (states_on_gpu_ ? 4 : 0);
+    AddSubGroup(Phase::kStep, Tag::kGradientBuffer,
+                "fp32 gradients of a sub-group", per_element,
+                "_prepare_fp32_grad_for_sub_group "
+                "(runtime/zero/stage3.py:1664)");
+    if (states_late_ && states_on_gpu_) {
+      AddStates(8 * out_.shard_elements,
+                "_optimizer_step > torch/optim _init_group; since 0.13.2 in "
+                "the first step");
+    }
+    AddSubGroup(Phase::kStep, Tag::kOptimizerTemporaries,
+                "optimizer temporaries", out_.temporaries_per_element,
+                "_optimizer_step > torch/optim _multi_tensor_adam(w)");
+    per_element += out_.temporaries_per_element;
+    out_.step_peak = out_.step_steady + per_element * out_.sub_group_elements;
+    if (out_.sub_group_at_least && per_element > 0) {
+      out_.notes.push_back(
+          "a sub-group ends with the parameter that reaches sub_group_size: S "
+          "is that at least, and less than that plus the largest parameter; a "
+          "model config gives it exactly");
+    }
     out_.notes.push_back("activations are not modelled");
   }
 
@@ -257,13 +289,17 @@ class Model {
         "DeepSpeedZeroOptimizer.__init__ (runtime/zero/stage_1_and_2.py)");
     Add(phase, Tag::kGradientBuffer, "fp32 gradients", on * 4 * n, false, "4n",
         "initialize_optimizer_states (runtime/zero/stage_1_and_2.py:636)");
-    Add(phase, Tag::kAdamStates, "Adam states", on * 8 * n, true, "8n",
-        "initialize_optimizer_states > optimizer.step");
-    Add(phase, Tag::kOptimizerTemporaries, "optimizer temporaries", t * n,
-        false, absl::StrFormat("%dn", t),
-        "initialize_optimizer_states > torch/optim _multi_tensor_adam(w)");
-    out_.initialize_steady = width_ * out_.params + master + on * 8 * n;
-    out_.optimizer_build_peak = out_.initialize_steady + on * 4 * n + t * n;
+    if (!states_late_) {
+      AddStates(on * 8 * n, "initialize_optimizer_states > optimizer.step");
+      Add(phase, Tag::kOptimizerTemporaries, "optimizer temporaries", t * n,
+          false, absl::StrFormat("%dn", t),
+          "initialize_optimizer_states > torch/optim _multi_tensor_adam(w)");
+    }
+    int64_t early = states_late_ ? 0 : on * 8 * n;
+    out_.initialize_steady = width_ * out_.params + master + early;
+    out_.step_steady = out_.initialize_steady + on * 8 * n - early;
+    out_.optimizer_build_peak =
+        out_.initialize_steady + on * 4 * n + (states_late_ ? 0 : t * n);
     out_.initialize_peak = out_.optimizer_build_peak;
   }
 
@@ -285,7 +321,11 @@ class Model {
           "setup_buckets (runtime/zero/stage_1_and_2.py)")
           .upper_bound = true;
     }
-    out_.training_peak = out_.initialize_steady + gradients + bucket;
+    out_.training_peak = out_.step_steady + gradients + bucket;
+    if (states_late_ && states_on_gpu_) {
+      AddStates(8 * n,
+                "torch/optim _init_group; since 0.13.2 in the first step");
+    }
     int64_t step = states_on_gpu_ ? 4 * n : 0;
     Add(Phase::kStep, Tag::kGradientBuffer, "fp32 gradients", step, false, "4n",
         "step (runtime/zero/stage_1_and_2.py)");
@@ -293,8 +333,8 @@ class Model {
         out_.temporaries_per_element * n, false,
         absl::StrFormat("%dn", out_.temporaries_per_element),
         "torch/optim _multi_tensor_adam(w)");
-    out_.step_peak = out_.initialize_steady + gradients + step +
-                     out_.temporaries_per_element * n;
+    out_.step_peak =
+        out_.step_steady + gradients + step + out_.temporaries_per_element * n;
     out_.notes.push_back("activations are not modelled");
   }
 
@@ -338,6 +378,7 @@ class Model {
   int64_t width_ = 2;
   bool states_on_gpu_ = true;
   bool weights_on_gpu_ = true;
+  bool states_late_ = true;  // Adam's states are made in the first step
   bool old_names_ = true;
 };
 

@@ -41,6 +41,7 @@ struct ExpectedRow {
   int64_t bytes = 0;
   bool persistent = false;   // still there when the phase ends
   bool upper_bound = false;  // at most, not exactly
+  bool lower_bound = false;  // at least, not exactly
   std::string formula;
   std::string code;  // function (file:line)
   Where where = Where::kDevice;
@@ -57,20 +58,24 @@ struct DeepSpeedEstimate {
 struct ExpectedMemory {
   std::vector<ExpectedRow> rows;
   int64_t params = 0;
-  int64_t shard_elements = 0;           // n: parameters of one rank
-  int64_t sub_group_elements = 0;       // S: the largest sub-group of one rank
+  bool sizes_known = false;    // of the single parameters, from a model config
+  int64_t shard_elements = 0;  // n: parameters of one rank
+  int64_t sub_group_elements = 0;  // S: the largest sub-group of one rank
+  // S is only what a sub-group has at least: the parameters' sizes are unknown.
+  bool sub_group_at_least = false;
   int64_t temporaries_per_element = 0;  // T / S in bytes
   int64_t load_live = 0;
   int64_t load_peak = 0;
-  // While initialize_optimizer_states takes its first step; the highest point
-  // of initialize is this or what stays at its end.
+  // Within initialize_optimizer_states; the highest point of initialize is this
+  // or what stays at its end.
   int64_t optimizer_build_peak = 0;
   int64_t initialize_peak = 0;
   int64_t initialize_steady = 0;
   int64_t training_peak = 0;  // forward and backward, without activations
   int64_t step_peak = 0;
+  int64_t step_steady = 0;  // after the first step
   // Offloaded parts, beside the device's: page-locked host memory after
-  // loading and after initialize, and pageable one after initialize.
+  // loading and after initialize, and pageable one after the first step.
   int64_t pinned_load = 0;
   int64_t pinned_steady = 0;
   int64_t host_steady = 0;

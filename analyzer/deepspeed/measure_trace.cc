@@ -116,6 +116,13 @@ class Looks {
                  AddPinned(now, Phase::kInitialize, out);
                });
     }
+    if (plan_.step_end) {
+      pass->At(*plan_.step_end, [this](const Snapshot& now, const Segments&,
+                                       Measured* out) {
+        PhaseIn(out, Phase::kStep).end_live = Signed(now.ledger.torch_live);
+        AddTensors(now, Phase::kStep, RowKind::kLive, out);
+      });
+    }
     for (const auto& [phase, peak] : plan_.peaks) {
       if (peak.live == 0) continue;
       pass->At(peak.at, [this, phase = phase](const Snapshot& now,
@@ -221,6 +228,10 @@ void FillProcess(const model::TraceFacts& trace, const StackFacts& facts,
   }
   for (const StackFact& fact : facts.all()) {
     out->initialize = out->initialize || fact.initialize;
+    if (fact.tag == Tag::kAdamStates) {
+      out->states_at_first_step =
+          out->states_at_first_step.value_or(true) && !fact.initialize;
+    }
     for (const std::string& frame : fact.frames) {
       if (frame.find("/deepspeed/") != std::string::npos) {
         out->deepspeed = true;

@@ -7,7 +7,8 @@
 //
 //   load         from the start to the first frame of deepspeed.initialize,
 //                or, without one, to the first forward, backward or step
-//   initialize   to the last allocation under deepspeed.initialize
+//   initialize   to the last allocation under deepspeed.initialize and what
+//                is freed before the next allocation
 //   forward, backward, step   told by each allocation's stack, after that
 //
 // The cache after loading is taken at the last instant at which torch's
@@ -34,6 +35,9 @@ struct TraceMeasure {
   std::optional<int> rank;
   std::optional<int> world_size;
   std::optional<Version> torch_version;
+  // Where the optimizer's states were made: in the first step, or (false)
+  // under deepspeed.initialize; nullopt: none was seen on a GPU.
+  std::optional<bool> states_at_first_step;
   bool deepspeed = false;   // some stack runs through DeepSpeed
   bool initialize = false;  // deepspeed.initialize was reached
 };

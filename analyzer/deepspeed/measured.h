@@ -17,7 +17,7 @@ namespace dstrace::deepspeed {
 
 // What a row's bytes are.
 enum class RowKind {
-  kLive,    // tensors alive at the end of the phase
+  kLive,    // tensors alive at the end of the phase; load, initialize, step
   kPeak,    // tensors alive at the peak of the phase
   kCached,  // held by torch's allocator at the end of the phase without a
             // live tensor in it, by the stack that made the segment grow
@@ -42,6 +42,7 @@ struct MeasuredPhase {
   Phase phase = Phase::kUnknown;
   std::optional<int64_t> live;            // torch, allocated
   std::optional<int64_t> peak;            // torch, highest allocated
+  std::optional<int64_t> end_live;        // torch, after the last step
   std::optional<int64_t> reserved;        // torch, segments
   std::optional<int64_t> device_used;     // all of this process
   std::optional<int64_t> host_pinned;     // page-locked, beside the device

@@ -43,8 +43,6 @@ void PhasePass::Enter(int device, model::StackId stack) {
   Phase before = track.phase;
   if (fact.initialize) {
     track.phase = Phase::kInitialize;
-    // The event itself still counts: it is number ordinal_ + 1.
-    track.plan.initialize_end = Instant{ordinal_ + 1, track.last.time_ns};
   } else if (fact.phase == Phase::kForward || fact.phase == Phase::kBackward ||
              fact.phase == Phase::kStep) {
     // A forward before anything was loaded is not training.
@@ -52,6 +50,29 @@ void PhasePass::Enter(int device, model::StackId stack) {
   }
   if (before == Phase::kLoad && track.phase != Phase::kLoad) {
     track.plan.load_end = track.last;
+  }
+  EndPhases(before, fact, &track);
+}
+
+// A phase ends with its last allocation and what is freed before the next one
+// that belongs to another. At the end of a trace frees do not count: there the
+// whole process is being torn down.
+void PhasePass::EndPhases(Phase before, const StackFact& fact,
+                          Track* track) const {
+  // The event itself still counts: it is number ordinal_ + 1.
+  const Instant with_it{ordinal_ + 1, track->last.time_ns};
+  if (fact.initialize) {
+    track->plan.initialize_end = with_it;
+    track->initialize_ended = false;
+  } else if (before == Phase::kInitialize && !track->initialize_ended) {
+    track->plan.initialize_end = track->last;
+    track->initialize_ended = true;
+  }
+  if (before == Phase::kStep && track->phase != Phase::kStep) {
+    track->plan.step_end = track->last;
+    track->left_step = true;
+  } else if (track->phase == Phase::kStep && !track->left_step) {
+    track->plan.step_end = with_it;
   }
 }
 

@@ -30,6 +30,7 @@ struct PhasePlan {
   Instant load_end;
   Instant load_settled;  // the last with most reserved in the load phase
   std::optional<Instant> initialize_end;
+  std::optional<Instant> step_end;          // of the last step
   std::map<Phase, Peak> peaks;              // of live bytes
   uint64_t communicators = 0;               // opened until load_settled
   std::optional<model::OutOfMemory> oom;    // the last one of torch
@@ -60,10 +61,13 @@ class PhasePass : public model::StateReplay<PhasePass> {
     uint64_t most_live = 0;
     uint64_t most_reserved = 0;
     bool loading_seen = false;
+    bool initialize_ended = false;
+    bool left_step = false;
     Instant last;
   };
 
   void Enter(int device, model::StackId stack);
+  void EndPhases(Phase before, const StackFact& fact, Track* track) const;
   static void UpdateLoad(uint64_t reserved, const Instant& now, Track* track);
 
   const StackFacts& facts_;

@@ -61,6 +61,7 @@ Json ToJson(const ExpectedMemory& expected) {
                         {"persistent", row.persistent},
                         {"where", WhereName(row.where)},
                         {"upper_bound", row.upper_bound},
+                        {"lower_bound", row.lower_bound},
                         {"formula", row.formula},
                         {"code", row.code}});
   }
@@ -74,6 +75,8 @@ Json ToJson(const ExpectedMemory& expected) {
               {"initialize_steady_bytes", expected.initialize_steady},
               {"training_peak_bytes", expected.training_peak},
               {"step_peak_bytes", expected.step_peak},
+              {"step_steady_bytes", expected.step_steady},
+              {"sub_group_at_least", expected.sub_group_at_least},
               {"pinned_load_bytes", expected.pinned_load},
               {"pinned_steady_bytes", expected.pinned_steady},
               {"host_steady_bytes", expected.host_steady},

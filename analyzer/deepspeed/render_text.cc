@@ -114,9 +114,13 @@ std::string Cell(const std::optional<int64_t>& bytes) {
 
 void AddComparison(const Verdict& verdict, std::string* out) {
   if (verdict.rows.empty()) return;
+  int width = 48;
+  for (const ComparedRow& row : verdict.rows) {
+    width = std::max(width, static_cast<int>(row.name.size()));
+  }
   absl::StrAppend(
       out, "\nExpected against measured, one GPU\n",
-      absl::StrFormat("  %-10s  %-48s %10s %10s %11s\n", "phase", "what",
+      absl::StrFormat("  %-10s  %-*s %10s %10s %11s\n", "phase", width, "what",
                       "expected", "measured", "difference"));
   for (const ComparedRow& row : verdict.rows) {
     std::string difference = "-";
@@ -125,9 +129,9 @@ void AddComparison(const Verdict& verdict, std::string* out) {
       difference = absl::StrCat(bytes > 0 ? "+" : "", ShowGib(bytes));
     }
     bool phase = row.phase != Phase::kUnknown;
-    absl::StrAppend(out, absl::StrFormat("  %-10s  %-48s %10s %10s %11s\n",
+    absl::StrAppend(out, absl::StrFormat("  %-10s  %-*s %10s %10s %11s\n",
                                          phase ? PhaseName(row.phase) : "",
-                                         row.name, Cell(row.expected),
+                                         width, row.name, Cell(row.expected),
                                          Cell(row.measured), difference));
     for (const std::string& line : row.evidence) {
       absl::StrAppend(out, "              ", line, "\n");
@@ -139,8 +143,9 @@ void AddExpected(const ExpectedMemory& expected, std::string* out) {
   absl::StrAppend(
       out,
       absl::StrFormat("\nExpected memory, one GPU (P = %d parameters, n = %d "
-                      "of this rank, S = %d)\n",
+                      "of this rank, S %s %d)\n",
                       expected.params, expected.shard_elements,
+                      expected.sub_group_at_least ? ">=" : "=",
                       expected.sub_group_elements));
   for (const ExpectedRow& row : expected.rows) {
     if (row.bytes == 0) continue;
@@ -156,9 +161,10 @@ void AddExpected(const ExpectedMemory& expected, std::string* out) {
                   "; initialize peak ", ShowGib(expected.initialize_peak),
                   ", then ", ShowGib(expected.initialize_steady),
                   "; training at most ", ShowGib(expected.training_peak),
-                  "; step peak ", ShowGib(expected.step_peak), "\n");
+                  "; step peak ", ShowGib(expected.step_peak), ", then ",
+                  ShowGib(expected.step_steady), "\n");
   if (expected.pinned_steady + expected.host_steady > 0) {
-    absl::StrAppend(out, "  on the host after initialize: ",
+    absl::StrAppend(out, "  on the host after the first step: ",
                     ShowGib(expected.pinned_steady), " pinned, ",
                     ShowGib(expected.host_steady), " pageable\n");
   }

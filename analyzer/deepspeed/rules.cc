@@ -48,6 +48,14 @@ absl::Status ReadRange(const Json& json, VersionRange* range) {
   return absl::OkStatus();
 }
 
+std::vector<int> ReadStages(const Json& json) {
+  std::vector<int> stages;
+  for (const Json& stage : json.value("stages", Json::array())) {
+    if (stage.is_number_integer()) stages.push_back(stage.get<int>());
+  }
+  return stages;
+}
+
 absl::StatusOr<KeyRule> ReadKey(const std::string& name, const Json& json) {
   if (!json.is_object()) {
     return absl::InvalidArgumentError(absl::StrCat("key ", name));
@@ -74,9 +82,7 @@ absl::StatusOr<KeyRule> ReadKey(const std::string& name, const Json& json) {
   key.both_allowed = Flag(json, "both_allowed");
   key.replaced_by = Text(json, "replaced_by");
   key.renamed_to = Text(json, "renamed_to");
-  for (const Json& stage : json.value("stages", Json::array())) {
-    if (stage.is_number_integer()) key.stages.push_back(stage.get<int>());
-  }
+  key.stages = ReadStages(json);
   key.stages_source = Text(json, "stages_source");
   key.auto_effect = Text(json, "auto");
   key.counts_elements = Text(json, "unit") == "elements";
@@ -157,6 +163,19 @@ absl::StatusOr<CombinationRule> ReadCombination(const Json& json) {
   return rule;
 }
 
+absl::StatusOr<BehaviourRule> ReadBehaviour(const Json& json) {
+  if (!json.is_object() || Text(json, "id").empty()) {
+    return absl::InvalidArgumentError("a behaviour needs an id");
+  }
+  BehaviourRule rule;
+  rule.id = Text(json, "id");
+  absl::Status range = ReadRange(json, &rule.range);
+  if (!range.ok()) return range;
+  rule.stages = ReadStages(json);
+  rule.source = Text(json, "source");
+  return rule;
+}
+
 }  // namespace
 
 bool VersionRange::Holds(const Version& version) const {
@@ -221,6 +240,13 @@ absl::Status RuleSet::Add(std::string_view text) {
     });
     combinations_.push_back(*std::move(rule));
   }
+  for (const Json& entry : json.value("behaviours", Json::array())) {
+    absl::StatusOr<BehaviourRule> rule = ReadBehaviour(entry);
+    if (!rule.ok()) return rule.status();
+    std::erase_if(behaviours_,
+                  [&](const BehaviourRule& old) { return old.id == rule->id; });
+    behaviours_.push_back(*std::move(rule));
+  }
   const Json fills = json.value("hf_trainer_fills", Json::object());
   for (const auto& [path, value] : fills.items()) {
     if (value.is_string()) hf_fills_[path] = value.get<std::string>();
@@ -249,6 +275,17 @@ const SectionRule* RuleSet::FindSection(std::string_view path,
     if (section.path == path && section.range.Holds(version)) return &section;
   }
   return nullptr;
+}
+
+bool RuleSet::Behaves(std::string_view id, const Version& version,
+                      int stage) const {
+  for (const BehaviourRule& rule : behaviours_) {
+    if (rule.id != id || !rule.range.Holds(version)) continue;
+    return rule.stages.empty() ||
+           std::find(rule.stages.begin(), rule.stages.end(), stage) !=
+               rule.stages.end();
+  }
+  return false;
 }
 
 std::string RuleSet::HfTrainerFill(std::string_view path) const {

@@ -87,6 +87,14 @@ struct CombinationRule {
   std::string source;
 };
 
+// What a release does that no key of the config says.
+struct BehaviourRule {
+  std::string id;
+  VersionRange range;
+  std::vector<int> stages;  // ZeRO stages for which it holds; empty: all
+  std::string source;
+};
+
 class RuleSet {
  public:
   // The rules built into the program.
@@ -100,6 +108,8 @@ class RuleSet {
   const std::vector<CombinationRule>& combinations() const {
     return combinations_;
   }
+  // Whether the release does what the behaviour of that id says.
+  bool Behaves(std::string_view id, const Version& version, int stage) const;
   // What HF Trainer writes for "auto" at this path; empty: nothing.
   std::string HfTrainerFill(std::string_view path) const;
   bool AccelerateFills(std::string_view path) const;
@@ -113,6 +123,7 @@ class RuleSet {
 
   std::vector<SectionRule> sections_;
   std::vector<CombinationRule> combinations_;
+  std::vector<BehaviourRule> behaviours_;
   std::map<std::string, std::string, std::less<>> hf_fills_;
   std::vector<std::string> accelerate_fills_;
   Version first_;

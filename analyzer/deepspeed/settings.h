@@ -36,8 +36,11 @@ struct Settings {
   Offload offload_param = Offload::kNone;
   bool pin_optimizer = false;  // what is offloaded is page-locked
   bool pin_param = false;
-  int param_bytes = 2;    // of one parameter on the GPU: 2 with fp16 or bf16
-  int grad_bytes = 2;     // of one gradient in its persistent partition
+  int param_bytes = 2;  // of one parameter on the GPU: 2 with fp16 or bf16
+  int grad_bytes = 2;   // of one gradient in its persistent partition
+  // deepspeed.initialize leaves the optimizer's states to the first step
+  // (stages 1 to 3 since 0.13.2).
+  bool states_at_first_step = true;
   std::string optimizer;  // optimizer.type in lower case, may be empty
 
   // Ranks over which stage 3 shards: MiCS's group, else the whole world.

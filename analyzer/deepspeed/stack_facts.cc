@@ -57,6 +57,11 @@ StackFact Work(const model::Stack& stack,
   if (fact.initialize) fact.phase = Phase::kInitialize;
   fact.load =
       !fact.initialize && (fact.phase == Phase::kLoad || IsLoading(fact.tag));
+  // Modules that run are in the files of modules that are built.
+  bool runs = fact.phase == Phase::kForward || fact.phase == Phase::kBackward;
+  if (runs && (fact.tag == Tag::kConstruction || fact.tag == Tag::kOther)) {
+    fact.tag = Tag::kActivations;
+  }
   return fact;
 }
 

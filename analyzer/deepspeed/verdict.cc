@@ -46,10 +46,15 @@ class Comparison {
   }
 
   // One row a tag: persistent parts against what is alive at the end of the
-  // phase, transient ones against what is there at its peak.
+  // phase, transient ones against what is there at its peak; in training both
+  // without what stands since initialize.
   void Tags(Phase phase, bool persistent) {
-    std::vector<TagGroup> groups = GroupRows(
-        measured_, phase, persistent ? RowKind::kLive : RowKind::kPeak);
+    RowKind kind = persistent ? RowKind::kLive : RowKind::kPeak;
+    bool training = phase != Phase::kLoad && phase != Phase::kInitialize;
+    std::vector<MeasuredRow> beyond;
+    if (training) beyond = BeyondStanding(measured_, phase, kind);
+    std::vector<TagGroup> groups =
+        GroupRows(training ? beyond : measured_.rows, phase, kind);
     std::vector<Tag> done;
     for (const ExpectedRow& one : expected_.rows) {
       if (one.where != Where::kDevice || one.phase != phase ||
@@ -58,21 +63,49 @@ class Comparison {
       }
       if (std::find(done.begin(), done.end(), one.tag) != done.end()) continue;
       done.push_back(one.tag);
-      AddTag(phase, one.tag, persistent, FindGroup(groups, one.tag));
+      AddTag(phase, one.tag, persistent, groups);
     }
     for (const TagGroup& group : groups) {
       bool known = std::find(done.begin(), done.end(), group.tag) != done.end();
       constexpr int64_t kTooSmall = 1 << 20;
-      if (known || !persistent || group.bytes < kTooSmall) continue;
-      ComparedRow row{phase, TagName(group.tag), std::nullopt, group.bytes, {}};
+      if (known || group.bytes < kTooSmall) continue;
+      // At a peak there is also what stays, by the formulas or as just seen.
+      if (!persistent && (Stays(group.tag) || Shown(phase, group))) continue;
+      ComparedRow row{phase,
+                      RowName(group.tag, persistent, ""),
+                      std::nullopt,
+                      group.bytes,
+                      {}};
       row.evidence = ShowRows(group, 1);
       rows_.push_back(std::move(row));
     }
   }
 
-  void AddTag(Phase phase, Tag tag, bool persistent, const TagGroup* group) {
+  bool Shown(Phase phase, const TagGroup& group) const {
+    return std::any_of(rows_.begin(), rows_.end(), [&](const ComparedRow& row) {
+      return row.phase == phase && row.name == TagName(group.tag) &&
+             row.measured.value_or(0) >= group.bytes;
+    });
+  }
+
+  bool Stays(Tag tag) const {
+    return std::any_of(expected_.rows.begin(), expected_.rows.end(),
+                       [tag](const ExpectedRow& one) {
+                         return one.where == Where::kDevice && one.persistent &&
+                                one.tag == tag && one.bytes > 0;
+                       });
+  }
+
+  static std::string RowName(Tag tag, bool persistent, const char* bound) {
+    return absl::StrCat(TagName(tag), persistent ? "" : " (transient)", bound);
+  }
+
+  void AddTag(Phase phase, Tag tag, bool persistent,
+              const std::vector<TagGroup>& groups) {
+    const TagGroup* group = FindGroup(groups, tag);
     int64_t bytes = 0;
     bool upper_bound = false;
+    bool lower_bound = false;
     for (const ExpectedRow& one : expected_.rows) {
       if (one.where != Where::kDevice || one.phase != phase ||
           one.persistent != persistent || one.tag != tag) {
@@ -80,14 +113,16 @@ class Comparison {
       }
       bytes += one.bytes;
       upper_bound = upper_bound || one.upper_bound;
+      lower_bound = lower_bound || one.lower_bound;
     }
-    if (bytes == 0 && group == nullptr) return;
-    ComparedRow row{phase,
-                    absl::StrCat(TagName(tag), persistent ? "" : " (transient)",
-                                 upper_bound ? ", at most" : ""),
-                    bytes,
-                    std::nullopt,
-                    {}};
+    if (bytes == 0 && (group == nullptr || group->bytes == 0)) return;
+    bool elsewhere = !persistent && group == nullptr && !groups.empty();
+    const char* bound = elsewhere     ? ", not at the peak"
+                        : upper_bound ? ", at most"
+                        : lower_bound ? ", at least"
+                                      : "";
+    ComparedRow row{
+        phase, RowName(tag, persistent, bound), bytes, std::nullopt, {}};
     if (group != nullptr) {
       row.measured = group->bytes;
       bool over = group->bytes > bytes;
@@ -98,29 +133,37 @@ class Comparison {
     rows_.push_back(std::move(row));
   }
 
-  void Total(Phase phase, const char* name, int64_t expected,
+  void Total(Phase phase, const char* name, const char* bound, int64_t expected,
              const std::optional<int64_t>& measured) {
     std::optional<int64_t> known;
     if (expected > 0) known = expected;
     if (!known && !measured) return;
-    rows_.push_back({phase, name, known, measured, {}});
+    rows_.push_back(
+        {phase, absl::StrCat(name, known ? bound : ""), known, measured, {}});
   }
 
   void Totals(Phase phase) {
     static const MeasuredPhase kNothing;
     const MeasuredPhase* found = measured_.Find(phase);
     const MeasuredPhase& now = found != nullptr ? *found : kNothing;
+    // Without the parameters' sizes what is gathered and S are not known.
+    bool sized = expected_.sizes_known;
     if (phase == Phase::kLoad) {
-      Total(phase, "all tensors, peak of load, at most", expected_.load_peak,
-            now.peak);
-      Total(phase, "all tensors, end of load", expected_.load_live, now.live);
+      Total(phase, "all tensors, peak of load",
+            sized ? ", at most" : ", at least", expected_.load_peak, now.peak);
+      Total(phase, "all tensors, end of load", "", expected_.load_live,
+            now.live);
     } else if (phase == Phase::kInitialize) {
-      Total(phase, "all tensors, peak", expected_.initialize_peak, now.peak);
-      Total(phase, "all tensors, end of initialize",
+      Total(phase, "all tensors, peak", sized ? "" : ", at least",
+            expected_.initialize_peak, now.peak);
+      Total(phase, "all tensors, end of initialize", "",
             expected_.initialize_steady, now.live);
     } else if (phase == Phase::kStep) {
-      Total(phase, "all tensors, peak without activations", expected_.step_peak,
-            now.peak);
+      Total(phase, "all tensors, peak without activations",
+            expected_.sub_group_at_least ? ", at least" : "",
+            expected_.step_peak, now.peak);
+      Total(phase, "all tensors, end of step", "", expected_.step_steady,
+            now.end_live);
     }
     if (now.reserved && now.live) {
       rows_.push_back({phase,

@@ -48,11 +48,11 @@ ExpectedMemory Expect(const std::string& offload,
   return ExpectMemory(inputs);
 }
 
-int64_t BytesOf(const ExpectedMemory& memory, Tag tag, Where where) {
+int64_t BytesOf(const ExpectedMemory& memory, Tag tag, Where where,
+                Phase phase = Phase::kInitialize) {
   int64_t bytes = 0;
   for (const ExpectedRow& row : memory.rows) {
-    if (row.phase == Phase::kInitialize && row.tag == tag &&
-        row.where == where) {
+    if (row.phase == phase && row.tag == tag && row.where == where) {
       bytes += row.bytes;
     }
   }
@@ -78,10 +78,73 @@ TEST(CurrentDeepSpeed, PlainKeepsSixteenBytesAParameterOnTheGpu) {
   ExpectedMemory memory = Expect("");
 
   EXPECT_EQ(memory.load_live, 2 * kParams);
-  EXPECT_EQ(memory.initialize_steady, 16 * kParams + 2 * kBucket);
-  EXPECT_EQ(memory.optimizer_build_peak, 14 * kParams + 8 * kGroup);
+  EXPECT_EQ(memory.initialize_steady, 8 * kParams + 2 * kBucket);
+  EXPECT_EQ(memory.optimizer_build_peak, 6 * kParams + 4 * kGroup);
+  EXPECT_EQ(memory.step_steady, 16 * kParams + 2 * kBucket);
+  EXPECT_EQ(memory.step_peak, memory.step_steady + 8 * kGroup);
+  EXPECT_EQ(memory.training_peak, memory.step_steady + 2 * kBucket);
   EXPECT_EQ(memory.pinned_steady, 0);
   EXPECT_EQ(memory.host_steady, 0);
+}
+
+// initialize_optimizer_states called the optimizer's step until 0.13.1 (#5104).
+TEST(CurrentDeepSpeed, MakesAdamStatesInTheFirstStepSince0132) {
+  ExpectedMemory before = Expect("", {0, 13, 1});
+  EXPECT_EQ(BytesOf(before, Tag::kAdamStates, Where::kDevice), 8 * kParams);
+  EXPECT_EQ(before.initialize_steady, 16 * kParams + 2 * kBucket);
+  EXPECT_EQ(before.step_steady, before.initialize_steady);
+
+  ExpectedMemory since = Expect("", {0, 13, 2});
+  EXPECT_EQ(BytesOf(since, Tag::kAdamStates, Where::kDevice), 0);
+  EXPECT_EQ(BytesOf(since, Tag::kAdamStates, Where::kDevice, Phase::kStep),
+            8 * kParams);
+  EXPECT_EQ(since.step_steady, before.step_steady);
+}
+
+// Stage 0 takes its step in fp16/fused_optimizer.py still.
+TEST(CurrentDeepSpeed, WithoutZeroTheStatesAreMadeInInitialize) {
+  CheckOptions options;
+  options.world_size = 1;
+  auto late = [&](const char* zero) {
+    return CheckConfig(zero, options).settings.states_at_first_step;
+  };
+  EXPECT_FALSE(late(R"({"zero_optimization": {"stage": 0}})"));
+  EXPECT_TRUE(late(R"({"zero_optimization": {"stage": 1}})"));
+  EXPECT_TRUE(late(R"({"zero_optimization": {"stage": 2}})"));
+  // A trace that shows otherwise is right.
+  options.states_at_first_step = false;
+  EXPECT_FALSE(late(R"({"zero_optimization": {"stage": 3}})"));
+}
+
+// _create_fp16_sub_groups closes a sub-group with the parameter that reaches
+// sub_group_size.
+TEST(CurrentDeepSpeed, ASubGroupIsKnownExactlyOnlyWithTheParametersSizes) {
+  ExpectedMemory unknown = Expect("");
+  EXPECT_TRUE(unknown.sub_group_at_least);
+  for (const ExpectedRow& row : unknown.rows) {
+    bool sub_group = row.tag == Tag::kGradientBuffer ||
+                     row.tag == Tag::kOptimizerTemporaries;
+    EXPECT_EQ(row.lower_bound, sub_group) << row.name;
+  }
+
+  MemoryInputs inputs;
+  inputs.settings = Check("").settings;
+  inputs.shape = *ReadModelConfig(
+      R"({"model_type": "gpt_neox", "hidden_size": 2048,
+          "intermediate_size": 8192, "num_hidden_layers": 16,
+          "vocab_size": 32768, "tie_word_embeddings": false})");
+  ExpectedMemory known = ExpectMemory(inputs);
+  EXPECT_EQ(known.params, kParams);
+  EXPECT_FALSE(known.sub_group_at_least);
+  EXPECT_GT(known.sub_group_elements, kGroup);
+  EXPECT_LT(known.sub_group_elements, kGroup + 32768 * 2048);
+  EXPECT_EQ(known.step_peak, known.step_steady + 8 * known.sub_group_elements);
+
+  // One sub-group of all parameters is exact without them.
+  inputs.shape = {};
+  inputs.params = kParams;
+  inputs.settings.sub_group_size = 2 * kParams;
+  EXPECT_FALSE(ExpectMemory(inputs).sub_group_at_least);
 }
 
 // self.device is the host: fp32 partitions, states, gradients; the flat 16-bit
@@ -93,7 +156,8 @@ TEST(CurrentDeepSpeed, OptimizerOffloadLeavesWeightsAndBucket) {
   EXPECT_EQ(memory.initialize_steady, 2 * kParams + 2 * kBucket);
   EXPECT_EQ(memory.step_peak, memory.initialize_steady);
   EXPECT_EQ(BytesOf(memory, Tag::kMasterWeights, Where::kHost), 4 * kParams);
-  EXPECT_EQ(BytesOf(memory, Tag::kAdamStates, Where::kHost), 8 * kParams);
+  EXPECT_EQ(BytesOf(memory, Tag::kAdamStates, Where::kHost, Phase::kStep),
+            8 * kParams);
   // subgroup_gradient_buffer 4n and grad_partitions_flat_buffer 2n.
   EXPECT_EQ(memory.pinned_steady, 6 * kParams);
   EXPECT_EQ(memory.host_steady, 12 * kParams);

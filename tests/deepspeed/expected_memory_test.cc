@@ -12,6 +12,7 @@ constexpr double kMib = 1024.0 * 1024;
 MemoryInputs Stage3(int64_t params, int world_size) {
   MemoryInputs inputs;
   inputs.settings.version = {0, 10, 1};
+  inputs.settings.states_at_first_step = false;
   inputs.settings.stage = 3;
   inputs.settings.world_size = world_size;
   inputs.params = params;

@@ -152,6 +152,61 @@ TEST(MeasureTrace, LoadEndsWhereInitializeBegins) {
   EXPECT_TRUE(measure->initialize);
 }
 
+// create_reduce_and_remove_grad_hooks gathers the last parameter, frees it and
+// allocates nothing more.
+TEST(MeasureTrace, WhatInitializeFreesLastIsNotAliveAtItsEnd) {
+  Trace trace;
+  StackId shard = trace.Stack({kPartition, kInit, kMain});
+  StackId buffer = trace.Stack({kStates, kInitialize, kMain});
+  StackId script = trace.Stack({kMain});
+  trace.Alloc(0x1000, 100, shard);
+  trace.Alloc(0x2000, 1000, buffer);
+  trace.Free(0x2000, 1000);
+  trace.Alloc(0x9000, 7, script);
+
+  auto measure = trace.Measure();
+
+  ASSERT_TRUE(measure.ok());
+  const MeasuredPhase* initialize = measure->measured.Find(Phase::kInitialize);
+  ASSERT_NE(initialize, nullptr);
+  EXPECT_EQ(initialize->live, 100);
+  EXPECT_EQ(initialize->peak, 1100);
+}
+
+TEST(MeasureTrace, TellsWhereTheOptimizersStatesAreMade) {
+  const PythonFrame group{"_init_group", "/site/torch/optim/adamw.py"};
+  const PythonFrame take{"_take_model_step", "/site/deepspeed/engine.py"};
+  const PythonFrame run{"forward", "/home/ada/model.py"};
+  for (bool late : {false, true}) {
+    Trace trace;
+    StackId shard = trace.Stack({kPartition, kInit, kMain});
+    StackId buffer = trace.Stack({kStates, kInitialize, kMain});
+    StackId states = late ? trace.Stack({group, kStep, take, kMain})
+                          : trace.Stack({group, kStep, kStates, kInitialize});
+    StackId adam = trace.Stack({kAdam, kStep, take, kMain});
+    StackId forward = trace.Stack({run, kMain});
+    trace.Alloc(0x1000, 100, shard);
+    trace.Alloc(0x2000, 1000, buffer);
+    trace.Alloc(0x4000, 8000, states);
+    trace.Alloc(0x8000, 40, adam);
+    trace.Free(0x8000, 40);
+    trace.Alloc(0x9000, 5, forward);
+
+    auto measure = trace.Measure();
+
+    ASSERT_TRUE(measure.ok());
+    EXPECT_EQ(measure->states_at_first_step, late);
+    EXPECT_EQ(measure->measured.Find(Phase::kInitialize)->live,
+              late ? 1100 : 9100);
+    EXPECT_EQ(measure->measured.Find(Phase::kStep)->end_live, 9100);
+    auto rows = BeyondStanding(measure->measured, Phase::kStep, RowKind::kLive);
+    auto groups = GroupRows(rows, Phase::kStep, RowKind::kLive);
+    const TagGroup* made = FindGroup(groups, Tag::kAdamStates);
+    ASSERT_NE(made, nullptr);
+    EXPECT_EQ(made->bytes, late ? 8000 : 0);
+  }
+}
+
 TEST(MeasureTrace, AnOutOfMemoryInTheFirstStepNamesTemporariesAndSubGroup) {
   Trace trace;
   StackId shard = trace.Stack({kPartition, kInit, kMain});
