@@ -228,6 +228,7 @@ void Builder::FillGrowth(TotalsPass::DeviceTrack& track, Device* device) {
 void Builder::FillRun(Run* run) {
   run->failures = std::move(totals_.failures());
   run->marks = std::move(totals_.marks());
+  run->groups = totals_.state().device_layer().groups().all();
   run->cupti = totals_.cupti();
   run->unmatched_tensor_frees =
       totals_.state().tensor_layer().unmatched_frees();

@@ -21,6 +21,7 @@ void CuptiCounter::Add(const DeviceEvent& event) {
       sum = &hooks_.managed;
       break;
     case DeviceKind::kHostAlloc:
+    case DeviceKind::kHostRegister:  // CUPTI counts it as an allocation
       sum = &hooks_.pinned;
       break;
     case DeviceKind::kArrayCreate:

@@ -2,14 +2,39 @@
 #include "analyzer/model/device_layer.h"
 
 #include <limits>
+#include <string_view>
 #include <utility>
 
 namespace dstrace::model {
 namespace {
 
+constexpr uint64_t kManagedBlock = uint64_t{2} << 20;
+constexpr std::string_view kGraphQuestion = "cuDeviceGetGraphMemAttribute";
+
 // A pool by its handle; without one, the current pool of the device.
 uint64_t PoolKey(int device, uint64_t pool) {
   return pool != 0 ? pool : static_cast<uint64_t>(device) + 1;
+}
+
+// `whole` in parts as `weights` (none of it empty) are to each other.
+std::vector<uint64_t> Share(
+    uint64_t whole, const std::vector<std::pair<StackId, uint64_t>>& weights) {
+  uint64_t sum = 0;
+  size_t largest = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    sum += weights[i].second;
+    if (weights[i].second > weights[largest].second) largest = i;
+  }
+  std::vector<uint64_t> parts;
+  uint64_t left = whole;
+  for (const auto& [stack, weight] : weights) {
+    const double share = static_cast<double>(weight) / static_cast<double>(sum);
+    const auto part = static_cast<uint64_t>(static_cast<double>(whole) * share);
+    parts.push_back(part < left ? part : left);
+    left -= parts.back();
+  }
+  parts[largest] += left;
+  return parts;
 }
 
 uint64_t& At(std::vector<uint64_t>& bytes, size_t index) {
@@ -64,6 +89,11 @@ uint64_t DeviceLayer::managed_bytes(int device) const {
   return totals == nullptr ? 0 : totals->managed;
 }
 
+uint64_t DeviceLayer::managed_extent(int device) const {
+  const Totals* const totals = FindTotals(device);
+  return totals == nullptr ? 0 : totals->managed_extent;
+}
+
 uint64_t DeviceLayer::owner_bytes(int device, OwnerId owner) const {
   const Totals* const totals = FindTotals(device);
   if (totals == nullptr || owner >= totals->by_owner.size()) return 0;
@@ -79,6 +109,7 @@ bool DeviceLayer::owner_seen(int device, OwnerId owner) const {
 DeviceAllocation DeviceLayer::Make(const DeviceEvent& event, Layer layer) {
   DeviceAllocation allocation;
   allocation.size = event.size;
+  allocation.address = layer == Layer::kManaged ? event.address : 0;
   allocation.stack = event.stack;
   allocation.owner = owners_.Of(event.stack);
   allocation.layer = layer;
@@ -86,6 +117,9 @@ DeviceAllocation DeviceLayer::Make(const DeviceEvent& event, Layer layer) {
   if (allocation.device == kHostIndex || layer == Layer::kHostPinned) {
     allocation.device = kHostIndex;
     allocation.layer = Layer::kHostPinned;
+  }
+  if (allocation.layer == Layer::kDevice || allocation.layer == Layer::kCode) {
+    allocation.group = groups_.Of(event, allocation.device);
   }
   return allocation;
 }
@@ -98,6 +132,7 @@ void DeviceLayer::Add(const DeviceAllocation& allocation) {
   Totals& totals = TotalsOf(allocation.device);
   if (allocation.layer == Layer::kManaged) {
     totals.managed += allocation.size;
+    CountBlocks(allocation.address, allocation.size, allocation.device, true);
     return;
   }
   totals.seen = true;
@@ -123,6 +158,7 @@ void DeviceLayer::Remove(const DeviceAllocation& allocation) {
   Totals& totals = TotalsOf(allocation.device);
   if (allocation.layer == Layer::kManaged) {
     totals.managed -= allocation.size;
+    CountBlocks(allocation.address, allocation.size, allocation.device, false);
     return;
   }
   totals.bytes -= allocation.size;
@@ -132,6 +168,68 @@ void DeviceLayer::Remove(const DeviceAllocation& allocation) {
   Pool& pool = pools_[allocation.pool];
   pool.live -= allocation.size;
   Recount(pool);
+}
+
+// Only the first and the last block can be another allocation's too.
+void DeviceLayer::CountBlocks(uint64_t address, uint64_t size, int device,
+                              bool add) {
+  uint64_t& extent = TotalsOf(device).managed_extent;
+  const uint64_t first = address / kManagedBlock;
+  const uint64_t last = (address + (size == 0 ? 0 : size - 1)) / kManagedBlock;
+  if (last < first) return;  // past the end of the address space
+  const auto edge = [&](uint64_t block) {
+    uint64_t& uses = managed_blocks_[block];
+    if (add ? uses++ == 0 : --uses == 0) {
+      extent = add ? extent + kManagedBlock : extent - kManagedBlock;
+    }
+    if (uses == 0) managed_blocks_.erase(block);
+  };
+  edge(first);
+  if (last == first) return;
+  edge(last);
+  const uint64_t inner = (last - first - 1) * kManagedBlock;
+  extent = add ? extent + inner : extent - inner;
+}
+
+void DeviceLayer::ApplyGraph(const DeviceEvent& event) {
+  if (event.api == kGraphQuestion) {
+    return SetGraphReserved(DeviceOf(event), event.size, event.stack);
+  }
+  if (event.address == 0 || event.size == 0) return;  // no allocation node
+  graph_addresses_.insert(event.address);
+  const int device = DeviceOf(event);
+  if (device == kHostIndex) return;
+  uint64_t& largest = graph_nodes_[{device, event.stack}];
+  if (largest < event.size) largest = event.size;
+}
+
+// The driver tells how much, not for which nodes.
+void DeviceLayer::SetGraphReserved(int device, uint64_t reserved,
+                                   StackId asked_by) {
+  if (device == kHostIndex) return;
+  std::erase_if(graph_memory_, [&](const DeviceAllocation& allocation) {
+    if (allocation.device != device) return false;
+    Remove(allocation);
+    return true;
+  });
+  if (reserved == 0) return;
+  std::vector<std::pair<StackId, uint64_t>> weights;
+  for (const auto& [key, largest] : graph_nodes_) {
+    if (key.first == device) weights.emplace_back(key.second, largest);
+  }
+  if (weights.empty()) weights.emplace_back(asked_by, 1);
+  const OwnerId owner = owners_.Named(kGraphOwner);
+  const std::vector<uint64_t> parts = Share(reserved, weights);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (parts[i] == 0) continue;
+    DeviceAllocation allocation;
+    allocation.size = parts[i];
+    allocation.stack = weights[i].first;
+    allocation.owner = owner;
+    allocation.device = device;
+    graph_memory_.push_back(allocation);
+    Add(allocation);
+  }
 }
 
 // A pool keeps what is freed into it. That is still its owner's, and still
@@ -214,7 +312,7 @@ void DeviceLayer::Erase(Table& table, uint64_t key) {
   if (key == 0) return;  // freeing NULL is allowed and common
   const auto found = table.find(key);
   if (found == table.end()) {
-    ++unmatched_frees_;
+    if (graph_addresses_.erase(key) == 0) ++unmatched_frees_;
     return;
   }
   Remove(found->second);
@@ -222,6 +320,7 @@ void DeviceLayer::Erase(Table& table, uint64_t key) {
 }
 
 void DeviceLayer::Apply(const DeviceEvent& event) {
+  groups_.Apply(event, DeviceOf(event));
   if (event.result != 0) return;
   switch (event.kind) {
     case DeviceKind::kAlloc:
@@ -266,6 +365,8 @@ void DeviceLayer::Apply(const DeviceEvent& event) {
       return Map(event);
     case DeviceKind::kUnmap:
       return Unmap(event.address, event.size);
+    case DeviceKind::kGraph:
+      return ApplyGraph(event);
     case DeviceKind::kContextDestroy:
       return DestroyContext(event);
     default:
@@ -368,6 +469,7 @@ void DeviceLayer::DestroyContext(const DeviceEvent& event) {
     return code.device == device;
   });
   TotalsOf(device).code = 0;
+  SetGraphReserved(device, 0, 0);
   for (auto& [key, pool] : pools_) {
     if (pool.device == device) SetPoolReserved(key, 0);
   }

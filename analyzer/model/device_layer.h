@@ -7,6 +7,9 @@
 //   counted as device memory   cuMemAlloc*, stream-ordered allocations, arrays,
 //                              cuMemCreate on a device
 //                              what pools keep beyond their allocations
+//                              what graphs' memory nodes hold, by the driver's
+//                              own figure; shared out to the stacks that made
+//                              such nodes, by the largest node of each
 //   CUDA's own                 code, kernels' local memory, streams: what the
 //                              recorder measured around the calls that take it
 //   beside it                  pinned host memory, managed memory
@@ -20,25 +23,33 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "analyzer/model/events.h"
+#include "analyzer/model/groups.h"
 #include "analyzer/model/owners.h"
 
 namespace dstrace::model {
+
+// The owner of what graphs' memory nodes hold.
+inline constexpr char kGraphOwner[] = "CUDA graphs";
 
 // Devices above are taken for the default one; no machine has as many.
 inline constexpr int kMaxDevices = 1024;
 
 struct DeviceAllocation {
   uint64_t size = 0;
+  uint64_t address = 0;  // of managed memory
   StackId stack = 0;
   OwnerId owner = kOwnerUnknown;
   int device = 0;
   Layer layer = Layer::kDevice;
   uint64_t pool = 0;    // stream-ordered: which pool, see PoolKey()
   uint64_t handle = 0;  // of code: its module
+  GroupId group = kNoGroup;
 };
 
 class DeviceLayer {
@@ -62,9 +73,13 @@ class DeviceLayer {
   // Stream-ordered allocations of `owner`, without what their pools keep.
   [[nodiscard]] uint64_t pool_bytes(int device, OwnerId owner) const;
   [[nodiscard]] uint64_t managed_bytes(int device) const;
+  // The most that live managed allocations can have on the device: its pages
+  // come and go in blocks of 2 MiB.
+  [[nodiscard]] uint64_t managed_extent(int device) const;
   [[nodiscard]] uint64_t owner_bytes(int device, OwnerId owner) const;
   [[nodiscard]] bool owner_seen(int device, OwnerId owner) const;
   [[nodiscard]] uint64_t host_pinned_bytes() const { return host_bytes_; }
+  [[nodiscard]] const Groups& groups() const { return groups_; }
   [[nodiscard]] uint64_t unmatched_frees() const { return unmatched_frees_; }
 
   // Calls `use(const DeviceAllocation&)` for all that is live.
@@ -75,6 +90,7 @@ class DeviceLayer {
     for (const auto& [handle, allocation] : arrays_) use(allocation);
     for (const auto& [id, object] : objects_) use(object.allocation);
     for (const DeviceAllocation& allocation : code_) use(allocation);
+    for (const DeviceAllocation& allocation : graph_memory_) use(allocation);
   }
 
  private:
@@ -99,6 +115,7 @@ class DeviceLayer {
     bool seen = false;
     uint64_t bytes = 0;
     uint64_t managed = 0;
+    uint64_t managed_extent = 0;
     uint64_t code = 0;
     std::vector<uint64_t> pooled;  // by owner
     std::vector<uint64_t> by_owner;
@@ -123,10 +140,14 @@ class DeviceLayer {
   void Recount(Pool& pool);
   void LoadCode(const DeviceEvent& event);
   void UnloadCode(const DeviceEvent& event);
+  void ApplyGraph(const DeviceEvent& event);
+  void SetGraphReserved(int device, uint64_t reserved, StackId asked_by);
+  void CountBlocks(uint64_t address, uint64_t size, int device, bool add);
   Totals& TotalsOf(int device);
   [[nodiscard]] const Totals* FindTotals(int device) const;
 
   Owners& owners_;
+  Groups groups_;
   const int default_device_;
   Table by_address_;  // device, managed and pinned host allocations
   Table registered_;  // host ranges pinned after the fact
@@ -136,6 +157,13 @@ class DeviceLayer {
   std::map<uint64_t, Mapping> mappings_;             // by address
   absl::flat_hash_map<uint64_t, Pool> pools_;        // by PoolKey()
   std::vector<DeviceAllocation> code_;               // in order of time
+  // Memory nodes: the largest of each stack, and the addresses they return,
+  // whose free outside of the graph is no unmatched one.
+  std::map<std::pair<int, StackId>, uint64_t> graph_nodes_;
+  absl::flat_hash_set<uint64_t> graph_addresses_;
+  std::vector<DeviceAllocation> graph_memory_;
+  // Blocks that a managed allocation has a part of, and how many do.
+  absl::flat_hash_map<uint64_t, uint64_t> managed_blocks_;
   ObjectId last_object_ = 0;
   std::vector<Totals> totals_;  // by device
   uint64_t host_bytes_ = 0;

@@ -52,8 +52,41 @@ int MemoryState::Apply(const DeviceEvent& event) {
     OnContextCreated(Slot(device));
   } else if (event.kind == DeviceKind::kUnmap) {
     tensor_layer_.ForgetPending(event.address, event.size);
+  } else if (event.kind == DeviceKind::kFree ||
+             event.kind == DeviceKind::kContextDestroy) {
+    ForgetFreedManaged();
   }
   return device;
+}
+
+// What no line explains while managed memory is alive is taken for its pages,
+// as far as that memory reaches, beyond what none explained before.
+void MemoryState::DeduceManaged(int index, uint64_t used) {
+  PerDevice& device = Slot(index);
+  const uint64_t explained = Accounted(index) + device.context +
+                             device.before_first_context +
+                             device_layer_.code_bytes(index);
+  const auto unexplained =
+      static_cast<int64_t>(used) - static_cast<int64_t>(explained);
+  const uint64_t extent = device_layer_.managed_extent(index);
+  if (extent == 0) {
+    device.unexplained_before_managed = std::max<int64_t>(unexplained, 0);
+    device.managed_on_device = 0;
+    return;
+  }
+  const int64_t more = unexplained - device.unexplained_before_managed;
+  device.managed_on_device =
+      std::min(extent, static_cast<uint64_t>(std::max<int64_t>(more, 0)));
+}
+
+// Pages go with their allocation; which ones were on the device is not known.
+void MemoryState::ForgetFreedManaged() {
+  for (size_t slot = 1; slot < devices_.size(); ++slot) {
+    uint64_t& bytes = devices_[slot].managed_on_device;
+    if (bytes == 0) continue;
+    const int index = static_cast<int>(slot) - 1;
+    bytes = std::min(bytes, device_layer_.managed_extent(index));
+  }
 }
 
 int MemoryState::Apply(const MemorySample& event) {
@@ -66,7 +99,8 @@ int MemoryState::Apply(const MemorySample& event) {
   anchor.time_ns = event.time;
   anchor.total = event.total_bytes;
   anchor.used = event.total_bytes - event.free_bytes;
-  anchor.layer_bytes = device_layer_.bytes(index);
+  DeduceManaged(index, anchor.used);
+  anchor.layer_bytes = LayerBytes(index);
   PerDevice& device = Slot(index);
   device.anchor = anchor;
   if (!device.first_anchor.has_value()) device.first_anchor = anchor;
@@ -115,6 +149,8 @@ void MemoryState::MeasureContext(PerDevice& device) {
     device.context_includes_others = true;
   }
   device.context_created = true;
+  // The sample it was measured with could not be explained without it.
+  device.unexplained_before_managed = 0;
 }
 
 int MemoryState::Apply(const TorchTotals& event) {
@@ -182,6 +218,23 @@ uint64_t MemoryState::TorchReserved(int device) const {
   return std::max(reserved, TorchLive(device));
 }
 
+uint64_t MemoryState::Accounted(int device) const {
+  const uint64_t reserved = TorchReserved(device);
+  const uint64_t bytes = device_layer_.bytes(device);
+  if (device_layer_.owner_seen(device, kOwnerTorch)) {
+    return bytes - device_layer_.owner_bytes(device, kOwnerTorch) + reserved;
+  }
+  // See FillLibraries() in snapshot.cc: torch's are among those of no owner.
+  const uint64_t unknown = device_layer_.owner_bytes(device, kOwnerUnknown);
+  return bytes - std::min(unknown, reserved) + reserved;
+}
+
+uint64_t MemoryState::LayerBytes(int device) const {
+  const PerDevice* const state = Find(device);
+  return device_layer_.bytes(device) +
+         (state == nullptr ? 0 : state->managed_on_device);
+}
+
 uint64_t MemoryState::TorchLive(int device) const {
   if (tensor_layer_.seen(device)) return tensor_layer_.live_bytes(device);
   return device_layer_.pool_bytes(device, kOwnerTorch);
@@ -192,7 +245,7 @@ Level MemoryState::LevelOf(int device) const {
   level.live = tensor_layer_.live_bytes(device);
   level.reserved = TorchReserved(device);
   const PerDevice* const state = Find(device);
-  const uint64_t bytes = device_layer_.bytes(device);
+  const uint64_t bytes = LayerBytes(device);
   if (state != nullptr && state->anchor.has_value()) {
     level.used = state->anchor->UsedWhen(bytes);
   } else if (device_layer_.seen(device)) {

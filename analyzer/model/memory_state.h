@@ -53,6 +53,11 @@ class MemoryState {
   [[nodiscard]] uint64_t TorchLive(int device) const;
   // What torch holds of the driver's memory, live bytes at least.
   [[nodiscard]] uint64_t TorchReserved(int device) const;
+  // What the driver layer and torch's own total account for.
+  [[nodiscard]] uint64_t Accounted(int device) const;
+  // What is known to make up device use and changes without a sample: the
+  // device layer and the managed memory deduced to be there.
+  [[nodiscard]] uint64_t LayerBytes(int device) const;
   // False: no driver call and no sample told about this device.
   [[nodiscard]] bool has_device_layer(int device) const;
 
@@ -68,7 +73,11 @@ class MemoryState {
   struct PerDevice {
     std::optional<Anchor> anchor;        // the last sample
     std::optional<Anchor> first_anchor;  // the first one
-    uint64_t reported_reserved = 0;      // by torch
+    // Managed memory on the device: deduced at the last sample, less what was
+    // freed since. And what no line explained at the last sample before.
+    uint64_t managed_on_device = 0;
+    int64_t unexplained_before_managed = 0;
+    uint64_t reported_reserved = 0;  // by torch
     TorchCheck check;
     // Context accounting, see MeasureContext. Use beyond the device layer at
     // the last sample of a context and at the one before it.
@@ -97,6 +106,8 @@ class MemoryState {
   static void MeasureContext(PerDevice& device);
   void CompareReserved(int index, const TorchTotals& event, TorchCheck& check);
   void SettleCheck(int index, uint32_t thread);
+  void DeduceManaged(int index, uint64_t used);
+  void ForgetFreedManaged();
 
   Owners owners_;
   DeviceLayer device_layer_;

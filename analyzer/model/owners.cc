@@ -104,6 +104,10 @@ std::string_view Stem(std::string_view file) {
   return file;
 }
 
+bool IsCtypes(std::string_view path) {
+  return FileName(path).starts_with("_ctypes.");
+}
+
 }  // namespace
 
 std::string OwnerOfModule(std::string_view path) {
@@ -138,6 +142,11 @@ OwnerId Owners::Intern(const std::string& name) {
   return entry->second;
 }
 
+OwnerId Owners::OfPythonCode(std::string_view file) {
+  const std::string_view package = PythonPackage(file);
+  return Intern(package.empty() ? "python" : std::string(package));
+}
+
 OwnerId Owners::Of(StackId stack) {
   if (stack >= by_stack_.size()) return kOwnerUnknown;
   int64_t& known = by_stack_[stack];
@@ -146,9 +155,16 @@ OwnerId Owners::Of(StackId stack) {
 }
 
 OwnerId Owners::Find(StackId stack) {
+  bool by_ctypes = false;
   for (const uint32_t index : stacks_.stacks[stack].frames) {
     const Frame& frame = stacks_.frames[index];
+    if (by_ctypes && frame.kind == Frame::Kind::kPython) {
+      return OfPythonCode(frame.file);
+    }
     if (frame.kind != Frame::Kind::kNative || frame.module < 0) continue;
+    by_ctypes =
+        by_ctypes ||
+        IsCtypes(stacks_.modules[static_cast<size_t>(frame.module)].path);
     int64_t& owner = by_module_[static_cast<size_t>(frame.module)];
     if (owner == kNotAsked) {
       const std::string name = OwnerOfModule(

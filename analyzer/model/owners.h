@@ -6,7 +6,9 @@
 //
 // That is the first native frame of the stack, innermost first, whose module
 // is not part of the way down to the driver (libcuda, libcudart, libc, ...). A
-// statically linked cudart is inside the library that asked, which fits.
+// statically linked cudart is inside the library that asked, which fits. Where
+// Python called by way of ctypes, it is the package whose Python code did, or
+// "python" for a program of its own.
 
 #include <cstdint>
 #include <string>
@@ -34,12 +36,15 @@ class Owners {
   explicit Owners(const Stacks& stacks);
 
   OwnerId Of(StackId stack);
+  // For what is no library's: an owner of that name.
+  OwnerId Named(const std::string& name) { return Intern(name); }
   [[nodiscard]] const std::string& Name(OwnerId id) const { return names_[id]; }
   [[nodiscard]] size_t size() const { return names_.size(); }
 
  private:
   OwnerId Intern(const std::string& name);
   OwnerId Find(StackId stack);
+  OwnerId OfPythonCode(std::string_view file);
 
   const Stacks& stacks_;
   std::vector<std::string> names_;

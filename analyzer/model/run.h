@@ -94,7 +94,15 @@ struct Loss {
 
 // Which layer a live holding is counted in; the two are never added together.
 // kCode is CUDA's own device memory: code, kernels' local memory, streams.
-enum class Layer { kTensor, kDevice, kHostPinned, kManaged, kCode };
+// kManagedOnDevice is the part of kManaged that is deduced to be on the device.
+enum class Layer {
+  kTensor,
+  kDevice,
+  kHostPinned,
+  kManaged,
+  kCode,
+  kManagedOnDevice
+};
 
 // Live bytes of one (layer, owner, stack).
 struct Holding {
@@ -130,17 +138,47 @@ struct Ledger {
   // Part of residual: what CUDA took for code, kernels' local memory and
   // streams since the context was made, measured around the calls that took it.
   uint64_t code = 0;
-  uint64_t host_pinned = 0;  // beside it, not part of it
-  uint64_t managed = 0;      // beside it: cudaMallocManaged, wherever it is
+  // Part of residual: managed memory's pages come to the device when a kernel
+  // touches them, and no call tells. What a sample cannot explain otherwise
+  // while managed allocations are alive, beyond what it could not before the
+  // first of them, at most `managed_extent`.
+  uint64_t managed_on_device = 0;
+  uint64_t managed_extent = 0;  // of live managed memory, in 2 MiB blocks
+  uint64_t host_pinned = 0;     // beside it, not part of it
+  uint64_t managed = 0;         // beside it: cudaMallocManaged, wherever it is
 };
 
-// What no line of a ledger names: residual less contexts, code and those who
-// were there before.
+// What no line of a ledger names: residual less contexts, code, managed memory
+// and those who were there before.
 constexpr int64_t Unexplained(const Ledger& ledger) {
   return ledger.residual -
          static_cast<int64_t>(ledger.context + ledger.before_first_context +
-                              ledger.code);
+                              ledger.code + ledger.managed_on_device);
 }
+
+// What was asked for on behalf of one NCCL communicator or CUDA graph, see
+// groups.h. Ids count from 1.
+using GroupId = uint32_t;
+inline constexpr GroupId kNoGroup = 0;
+
+struct Group {
+  enum class Kind { kCommunicator, kGraph };
+  Kind kind = Kind::kCommunicator;
+  bool complete = false;  // false: it never came to be
+  bool split = false;     // a communicator made of another one's ranks
+  int device = 0;
+  uint64_t handle = 0;
+  uint64_t unique_id = 0;   // hash of NCCL's unique id; split: of which handle
+  uint64_t ranks = 0;       // 0: not known
+  uint64_t rank = 0;        // split: its key
+  uint64_t created_ns = 0;  // a graph: when its capture began
+  uint64_t ended_ns = 0;  // communicator destroyed, capture ended; 0: not seen
+  StackId stack = 0;
+  uint64_t bytes = 0;  // device memory asked for, CUDA's own with it
+  uint64_t count = 0;
+  uint64_t nccl_bytes = 0;  // NCCL's own account at the end; 0: it has none
+  uint64_t node_bytes = 0;  // of memory nodes; taken when it is launched
+};
 
 struct Snapshot {
   uint64_t time_ns = 0;
@@ -150,6 +188,8 @@ struct Snapshot {
   // What ledger.torch_stream_pending consists of, by the stack that had
   // allocated the block; largest first. Not part of `holdings`.
   std::vector<Holding> stream_pending;
+  // Of Group::bytes, what is still held.
+  std::map<GroupId, uint64_t> groups = {};
 };
 
 struct TimelinePoint {
@@ -240,6 +280,7 @@ struct Run {
   std::vector<Device> devices;
   std::vector<Failure> failures;
   std::vector<MarkPoint> marks;
+  std::vector<Group> groups;  // groups[id - 1]
   CuptiCheck cupti;
   std::vector<Loss> losses;
   std::vector<std::string> notes;  // reader's remarks: truncated tail, ...

@@ -38,6 +38,31 @@ class Sums {
       sums_;
 };
 
+// Which of the managed allocations have their pages on the device is not known:
+// each stack has its share by size.
+void AddManagedOnDevice(uint64_t on_device, uint64_t managed,
+                        std::vector<Holding>* holdings) {
+  std::vector<Holding> parts;
+  uint64_t left = on_device;
+  for (const Holding& holding : *holdings) {
+    if (holding.layer != Layer::kManaged) continue;
+    Holding part = holding;
+    part.layer = Layer::kManagedOnDevice;
+    part.bytes = static_cast<uint64_t>(static_cast<double>(on_device) *
+                                       static_cast<double>(holding.bytes) /
+                                       static_cast<double>(managed));
+    part.bytes = std::min(part.bytes, left);
+    left -= part.bytes;
+    parts.push_back(part);
+  }
+  if (parts.empty()) return;
+  parts.front().bytes += left;
+  holdings->insert(holdings->end(), parts.begin(), parts.end());
+  std::stable_sort(
+      holdings->begin(), holdings->end(),
+      [](const Holding& a, const Holding& b) { return a.bytes > b.bytes; });
+}
+
 std::vector<Holding> Holdings(const MemoryState& state, int device) {
   Sums sums;
   state.tensor_layer().ForEachLive([&](const LiveTensor& tensor) {
@@ -50,7 +75,13 @@ std::vector<Holding> Holdings(const MemoryState& state, int device) {
     sums.Add(allocation.layer, allocation.owner, allocation.stack,
              allocation.size);
   });
-  return sums.Sorted(state.owners());
+  std::vector<Holding> holdings = sums.Sorted(state.owners());
+  if (const auto* const known = state.Find(device);
+      known != nullptr && known->managed_on_device > 0) {
+    AddManagedOnDevice(known->managed_on_device,
+                       state.device_layer().managed_bytes(device), &holdings);
+  }
+  return holdings;
 }
 
 std::vector<Holding> StreamPending(const MemoryState& state, int device) {
@@ -94,7 +125,7 @@ void FillUsed(const MemoryState& state, int device, uint64_t time_ns,
     return;
   }
   ledger->device_total = anchor->total;
-  ledger->device_used = anchor->UsedWhen(state.device_layer().bytes(device));
+  ledger->device_used = anchor->UsedWhen(state.LayerBytes(device));
   ledger->sample_age_ns = time_ns > anchor->time_ns ? time_ns - anchor->time_ns
                                                     : anchor->time_ns - time_ns;
   ledger->residual = static_cast<int64_t>(ledger->device_used - accounted);
@@ -112,12 +143,14 @@ Ledger MakeLedger(const MemoryState& state, int device, uint64_t time_ns,
       std::min(ledger.torch_cached, state.tensor_layer().pending_bytes(device));
   ledger.code = state.device_layer().code_bytes(device);
   ledger.managed = state.device_layer().managed_bytes(device);
+  ledger.managed_extent = state.device_layer().managed_extent(device);
   ledger.host_pinned = state.device_layer().host_pinned_bytes();
   const uint64_t libraries = FillLibraries(state, device, &ledger);
   if (const auto* const known = state.Find(device); known != nullptr) {
     ledger.before_first_context = known->before_first_context;
     ledger.context = known->context;
     ledger.context_includes_others = known->context_includes_others;
+    ledger.managed_on_device = known->managed_on_device;
   }
   FillUsed(state, device, time_ns, first_sample,
            ledger.torch_reserved + libraries, &ledger);
@@ -133,6 +166,10 @@ Snapshot TakeSnapshot(const MemoryState& state, int device, uint64_t time_ns,
   snapshot.ledger = MakeLedger(state, device, time_ns, first_sample);
   snapshot.holdings = Holdings(state, device);
   snapshot.stream_pending = StreamPending(state, device);
+  state.device_layer().ForEachLive([&](const DeviceAllocation& allocation) {
+    if (allocation.group == kNoGroup || allocation.device != device) return;
+    snapshot.groups[allocation.group] += allocation.size;
+  });
   return snapshot;
 }
 

@@ -137,8 +137,7 @@ bool TotalsPass::OnOutOfMemory(const OutOfMemory& event) {
   const MemoryState::PerDevice* const known = state_.Find(failure.device);
   if (known != nullptr && known->anchor.has_value()) {
     const Anchor& anchor = *known->anchor;
-    const uint64_t used =
-        anchor.UsedWhen(state_.device_layer().bytes(failure.device));
+    const uint64_t used = anchor.UsedWhen(state_.LayerBytes(failure.device));
     failure.total_bytes = anchor.total;
     failure.free_bytes = anchor.total > used ? anchor.total - used : 0;
   }

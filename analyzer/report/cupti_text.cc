@@ -22,7 +22,8 @@ struct Row {
 std::vector<Row> Rows(const CuptiCheck& check) {
   return {{"device memory", check.cupti.device, check.hooks.device},
           {"managed memory", check.cupti.managed, check.hooks.managed},
-          {"pinned host memory", check.cupti.pinned, check.hooks.pinned},
+          {"pinned or registered host memory", check.cupti.pinned,
+           check.hooks.pinned},
           {"arrays", check.cupti.array, check.hooks.array}};
 }
 

@@ -51,13 +51,16 @@ class Collector {
         Add(OwnerName(holding.owner), holding.stack, holding.bytes);
       } else if (holding.layer == model::Layer::kCode) {
         Add("CUDA code, local memory, streams", holding.stack, holding.bytes);
+      } else if (holding.layer == model::Layer::kManagedOnDevice) {
+        Add("managed memory on the device", holding.stack, holding.bytes);
       }
     }
     const model::Ledger& ledger = snapshot.ledger;
     if (tensors || ledger.torch_live > 0) {
       AddGroup("torch, cached (no tensor uses it)", ledger.torch_cached);
     }
-    const auto code = static_cast<int64_t>(ledger.code);
+    const auto code =
+        static_cast<int64_t>(ledger.code + ledger.managed_on_device);
     if (ledger.residual > code) {
       AddGroup("CUDA context and others",
                static_cast<uint64_t>(ledger.residual - code));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "analyzer/report/cupti_text.h"
+#include "analyzer/report/groups_text.h"
 #include "analyzer/report/header_text.h"
 #include "analyzer/report/verdict.h"
 
@@ -47,6 +48,8 @@ const char* LayerName(model::Layer layer) {
       return "managed";
     case model::Layer::kCode:
       return "code";
+    case model::Layer::kManagedOnDevice:
+      return "managed_on_device";
   }
   return "unknown";
 }
@@ -94,6 +97,8 @@ Object LedgerObject(const model::Ledger& ledger) {
           {"context_includes_others", ledger.context_includes_others},
           {"before_first_context", ledger.before_first_context},
           {"code", ledger.code},
+          {"managed_on_device", ledger.managed_on_device},
+          {"managed_extent", ledger.managed_extent},
           {"unexplained", model::Unexplained(ledger)},
           {"host_pinned", ledger.host_pinned},
           {"managed", ledger.managed}};
@@ -199,6 +204,7 @@ class Writer {
       out["stream_pending"] = Rows(PendingHolders(view_, *chosen), false);
     }
     out["growth"] = Rows(TorchGrowth(view_, device), true);
+    AddGroups(device, &out);
     out["timeline"] = Timeline(device);
     const model::TorchCheck& check = device.torch_check;
     out["torch_check"] = {
@@ -209,6 +215,35 @@ class Writer {
         {"reserved_mismatches", check.reserved_mismatches},
         {"largest_reserved_error", check.largest_reserved_error}};
     return out;
+  }
+
+  void AddGroups(const model::Device& device, Object* out) {
+    (*out)["communicators"] = Object::array();
+    (*out)["graphs"] = Object::array();
+    for (const GroupRow& row : GroupRows(view_.run(), device)) {
+      const model::Group& group = *row.group;
+      const bool nccl = group.kind == model::Group::Kind::kCommunicator;
+      Object item{{"handle", group.handle},
+                  {"created_ns", group.created_ns},
+                  {"ended_ns", OrNull(group.ended_ns)},
+                  {"bytes_asked_for", group.bytes},
+                  {"bytes_at_peak", row.at_peak},
+                  {"bytes_at_end", row.at_end},
+                  {"count", group.count}};
+      if (nccl) {
+        item["unique_id"] =
+            group.split ? Object(nullptr) : Object(group.unique_id);
+        item["split_from"] =
+            group.split ? Object(group.unique_id) : Object(nullptr);
+        item["nccl_bytes"] = OrNull(group.nccl_bytes);
+        item["rank"] = group.rank;
+        item["ranks"] = OrNull(group.ranks);
+      } else {
+        item["memory_node_bytes"] = group.node_bytes;
+      }
+      item.update(StoryObject(view_.Tell(group.stack)));
+      (*out)[nccl ? "communicators" : "graphs"].push_back(std::move(item));
+    }
   }
 
   static Object Timeline(const model::Device& device) {

@@ -95,6 +95,8 @@ void Rows(Table& table, const std::vector<const Snapshot*>& snapshots,
   }
   table.Row("CUDA code, local memory, streams", false,
             [](const Ledger& l) { return l.code; });
+  table.Row("managed memory on the device (deduced)", false,
+            [](const Ledger& l) { return l.managed_on_device; });
   const bool others = std::any_of(
       snapshots.begin(), snapshots.end(),
       [](const Snapshot* s) { return s->ledger.context_includes_others; });

@@ -37,6 +37,10 @@ std::string RowText(View& view, const std::string& numbers, const Row& row,
     meaning = absl::StrCat("CUDA code, local memory, streams: ",
                            OwnerName(row.owner));
   }
+  if (row.layer == model::Layer::kManagedOnDevice) {
+    meaning = absl::StrCat("managed memory on the device (deduced): ",
+                           OwnerName(row.owner));
+  }
   if (!meaning.empty())
     absl::StrAppend(&out, indent, style.Dim(Fit(meaning, room)), "\n");
   if (options.stacks && !row.stacks.empty()) {

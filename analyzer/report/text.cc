@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "analyzer/report/format.h"
+#include "analyzer/report/groups_text.h"
 #include "analyzer/report/header_text.h"
 #include "analyzer/report/ledger_text.h"
 #include "analyzer/report/rows_text.h"
@@ -93,6 +94,7 @@ class Writer {
     }
     HoldersSection(device, *chosen);
     if (device.index < 0) return;
+    GroupsSection(device);
     TimelineSection(device);
     GrowthSection(device);
   }
@@ -144,7 +146,8 @@ class Writer {
       extras.push_back(
           {"torch's cache: no tensor uses it", ledger.torch_cached});
     }
-    const auto code = static_cast<int64_t>(ledger.code);
+    const auto code =
+        static_cast<int64_t>(ledger.code + ledger.managed_on_device);
     if (ledger.residual > code) {
       extras.push_back({"CUDA context and other processes",
                         static_cast<uint64_t>(ledger.residual - code)});
@@ -164,6 +167,13 @@ class Writer {
         HoldersText(view_, host, {}, ledger.host_pinned + ledger.managed,
                     {std::min<size_t>(rows_.top, 3), rows_.width, rows_.stacks},
                     style_));
+  }
+
+  void GroupsSection(const Device& device) {
+    const std::string table = GroupsText(view_, device, rows_, style_);
+    if (table.empty()) return;
+    Heading("What each NCCL communicator and CUDA graph asked the driver for");
+    absl::StrAppend(&out_, table);
   }
 
   void TimelineSection(const Device& device) {

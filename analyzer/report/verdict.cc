@@ -53,8 +53,10 @@ std::string Gap(const Ledger& ledger) {
   add(ledger.torch_cached, "torch's cache");
   for (const auto& [owner, bytes] : ledger.libraries)
     add(bytes, OwnerName(owner));
-  const auto code = static_cast<int64_t>(ledger.code);
+  const auto code =
+      static_cast<int64_t>(ledger.code + ledger.managed_on_device);
   add(ledger.code, "CUDA's code and streams");
+  add(ledger.managed_on_device, "managed memory");
   if (ledger.residual > code) {
     add(static_cast<uint64_t>(ledger.residual - code),
         "CUDA context and other processes");
@@ -176,6 +178,8 @@ void HolderSentences(const Ledger& ledger, const Row& row, uint64_t bytes,
   const std::string kind = row.layer == model::Layer::kTensor ? "tensors"
                            : row.layer == model::Layer::kCode
                                ? "CUDA's code and streams"
+                           : row.layer == model::Layer::kManagedOnDevice
+                               ? "managed memory"
                                : OwnerName(row.owner) + "'s own memory";
   // The row is the largest of its tag, not always nearly all of it.
   const std::string most =

@@ -96,7 +96,8 @@ std::vector<Row> Holders(View& view, const model::Device& device,
   const bool segments = !TensorsSeen(device);
   return Group(view, snapshot.holdings, [&](const model::Holding& holding) {
     if (holding.layer != Layer::kDevice) {
-      return holding.layer == Layer::kTensor || holding.layer == Layer::kCode;
+      return holding.layer == Layer::kTensor || holding.layer == Layer::kCode ||
+             holding.layer == Layer::kManagedOnDevice;
     }
     return segments || holding.owner != "torch";
   });

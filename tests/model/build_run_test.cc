@@ -20,6 +20,7 @@ using ::testing::Pair;
 
 constexpr uint32_t kCuda0 = 0x100;
 constexpr uint64_t kGiB = 1 << 30;
+constexpr uint64_t kMiB = 1 << 20;
 
 int64_t Sum(const Ledger& ledger) {
   uint64_t sum = ledger.torch_live + ledger.torch_cached;
@@ -46,6 +47,14 @@ class BuildRunTest : public ::testing::Test {
                             .address = address,
                             .size = size,
                             .api = "cuMemAlloc_v2"});
+  }
+  void Managed(uint64_t time, uint64_t address, uint64_t size, StackId stack) {
+    source_.Add(DeviceEvent{.time = time,
+                            .kind = DeviceKind::kManagedAlloc,
+                            .stack = stack,
+                            .device = 0,
+                            .address = kGiB + address,
+                            .size = size});
   }
   void DeviceFree(uint64_t time, uint64_t address) {
     source_.Add(DeviceEvent{
@@ -244,6 +253,75 @@ TEST_F(BuildRunTest, AContextCostsWhatTheSamplesAroundItDifferBy) {
   EXPECT_EQ(ledger.before_first_context, 300U);
   EXPECT_EQ(ledger.context, 500U);
   EXPECT_FALSE(ledger.context_includes_others);
+}
+
+TEST_F(BuildRunTest,
+       ManagedMemoryOnTheDeviceIsDeducedFromWhatASampleCannotExplain) {
+  Sample(10, 500 * kMiB, SampleReason::kContext);
+  Context(20);
+  Managed(30, 16 * kMiB, 17 * kMiB, nccl_);
+  Sample(40, 500 * kMiB);  // nothing has touched it
+  BuildOptions options;
+  options.at = {.kind = At::Kind::kTime, .time_ns = 45};
+  Device(50, 0x900000000, 7 * kMiB, nccl_);
+  Sample(60, 519 * kMiB);  // 12 MiB that no call tells of
+  Device(70, 0x910000000, 5 * kMiB, nccl_);
+
+  const Built run = Build(options);
+
+  const Snapshot& before = Named(run.devices.at(0), "4.5e-08s");
+  EXPECT_EQ(before.ledger.managed_on_device, 0U);
+  const Snapshot& end = Named(run.devices.at(0), "end");
+  EXPECT_EQ(end.ledger.context, 500 * kMiB);
+  EXPECT_EQ(end.ledger.managed_on_device, 12 * kMiB);
+  EXPECT_EQ(end.ledger.managed_extent, 18 * kMiB);
+  EXPECT_EQ(end.ledger.device_used, 524 * kMiB);
+  EXPECT_EQ(Unexplained(end.ledger), 0);
+  EXPECT_EQ(Sum(end.ledger), static_cast<int64_t>(end.ledger.device_used));
+  uint64_t held = 0;
+  for (const Holding& holding : end.holdings) {
+    if (holding.layer != Layer::kManagedOnDevice) continue;
+    held += holding.bytes;
+    EXPECT_EQ(holding.stack, nccl_);
+    EXPECT_EQ(holding.owner, "nccl");
+  }
+  EXPECT_EQ(held, 12 * kMiB);
+}
+
+TEST_F(BuildRunTest, ManagedMemoryExplainsNoMoreThanItsSizeAndNothingOlder) {
+  Sample(10, 500 * kMiB, SampleReason::kContext);
+  Context(20);
+  Sample(25, 509 * kMiB);  // 9 MiB of somebody else
+  Managed(30, 0, 3 * kMiB, nccl_);
+  Sample(40, 509 * kMiB + 100 * kMiB);
+
+  const Built run = Build();
+  const Ledger& ledger = Named(run.devices.at(0), "end").ledger;
+
+  EXPECT_EQ(ledger.managed_on_device, 4 * kMiB);  // in blocks of 2 MiB
+  EXPECT_EQ(Unexplained(ledger), 105 * int64_t{kMiB});
+}
+
+TEST_F(BuildRunTest, ManagedMemoryLeavesTheDeviceWithItsAllocation) {
+  Sample(10, 500 * kMiB, SampleReason::kContext);
+  Context(20);
+  Managed(30, 16 * kMiB, 16 * kMiB, nccl_);
+  Managed(31, 64 * kMiB, 4 * kMiB, tensor_);
+  Sample(40, 520 * kMiB);
+  DeviceFree(50, kGiB + 16 * kMiB);
+  BuildOptions options;
+  options.at = {.kind = At::Kind::kTime, .time_ns = 55};
+  DeviceFree(60, kGiB + 64 * kMiB);
+  Tensor(70, 0x2000, 1, tensor_);
+
+  const Built run = Build(options);
+
+  const Ledger& one = Named(run.devices.at(0), "5.5e-08s").ledger;
+  EXPECT_EQ(one.managed_on_device, 4 * kMiB);
+  EXPECT_EQ(one.device_used, 504 * kMiB);
+  const Ledger& end = Named(run.devices.at(0), "end").ledger;
+  EXPECT_EQ(end.managed_on_device, 0U);
+  EXPECT_EQ(end.device_used, 500 * kMiB);
 }
 
 TEST_F(BuildRunTest, TheEventOfAContextMayFollowItsSamples) {

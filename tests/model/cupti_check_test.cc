@@ -66,6 +66,18 @@ TEST(CuptiCounter, EachKindOfMemoryHasItsSum) {
   EXPECT_EQ(check.hooks.device.count, 0U);
 }
 
+// As CUPTI does, so that like is compared with like.
+TEST(CuptiCounter, RegisteredHostMemoryCountsAsPinned) {
+  CuptiCounter counter;
+  counter.Add(Totals(1));
+  counter.Add(Made(2, DeviceKind::kHostAlloc, 2));
+  counter.Add(Made(3, DeviceKind::kHostRegister, 16));
+  counter.Add(Made(4, DeviceKind::kHostUnregister, 0));
+  counter.Add(Totals(5));
+
+  EXPECT_EQ(counter.check().hooks.pinned, (CuptiCheck::Sum{2, 18}));
+}
+
 TEST(CuptiCounter, ARunCarriesTheCheck) {
   VectorSource source;
   source.Add(Totals(1));

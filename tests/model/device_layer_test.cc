@@ -296,6 +296,68 @@ TEST_F(DeviceLayerTest, HostAndManagedMemoryStandBeside) {
   EXPECT_EQ(layer_.unmatched_frees(), 0U);
 }
 
+TEST_F(DeviceLayerTest, ManagedMemoryReachesAsFarAsItsBlocksOf2MiB) {
+  const auto managed = [&](uint64_t address, uint64_t size) {
+    Apply({.kind = DeviceKind::kManagedAlloc,
+           .device = 0,
+           .address = address,
+           .size = size});
+  };
+  managed(4 * kMiB, kMiB);
+  managed(5 * kMiB, 10);  // in the same block
+  EXPECT_EQ(layer_.managed_extent(0), 2 * kMiB);
+  managed(5 * kMiB + 512, 8 * kMiB);  // from that block into a fifth one
+  EXPECT_EQ(layer_.managed_extent(0), 10 * kMiB);
+  Apply({.kind = DeviceKind::kFree, .address = 4 * kMiB});
+  EXPECT_EQ(layer_.managed_extent(0), 10 * kMiB);
+  Apply({.kind = DeviceKind::kFree, .address = 5 * kMiB + 512});
+  EXPECT_EQ(layer_.managed_extent(0), 2 * kMiB);
+  Apply({.kind = DeviceKind::kFree, .address = 5 * kMiB});
+  EXPECT_EQ(layer_.managed_extent(0), 0U);
+}
+
+TEST_F(DeviceLayerTest, WhatMemoryNodesHoldIsTheDriversFigureByTheirStacks) {
+  const auto node = [&](uint64_t address, uint64_t size, StackId stack) {
+    Apply({.kind = DeviceKind::kGraph,
+           .stack = stack,
+           .device = 0,
+           .address = address,
+           .size = size,
+           .api = "cuGraphAddMemAllocNode"});
+  };
+  const auto reserved = [&](uint64_t size) {
+    Apply({.kind = DeviceKind::kGraph,
+           .stack = 8,
+           .device = 0,
+           .size = size,
+           .api = "cuDeviceGetGraphMemAttribute"});
+  };
+  const auto bytes_of = [&](StackId stack) {
+    uint64_t bytes = 0;
+    layer_.ForEachLive([&](const DeviceAllocation& allocation) {
+      if (allocation.stack != stack) return;
+      EXPECT_EQ(owners_.Name(allocation.owner), kGraphOwner);
+      bytes += allocation.size;
+    });
+    return bytes;
+  };
+  node(0x1000, 30 * kMiB, 5);
+  node(0x9000, 10 * kMiB, 6);
+  EXPECT_EQ(layer_.bytes(0), 0U);  // not launched
+  reserved(44 * kMiB);
+  EXPECT_EQ(layer_.bytes(0), 44 * kMiB);
+  EXPECT_EQ(bytes_of(5), 33 * kMiB);
+  EXPECT_EQ(bytes_of(6), 11 * kMiB);
+  reserved(40 * kMiB);
+  EXPECT_EQ(layer_.bytes(0), 40 * kMiB);
+  // The program may free a node's memory itself.
+  Apply({.kind = DeviceKind::kPoolFree, .address = 0x1000});
+  EXPECT_EQ(layer_.unmatched_frees(), 0U);
+  EXPECT_EQ(layer_.bytes(0), 40 * kMiB);
+  reserved(0);
+  EXPECT_EQ(layer_.bytes(0), 0U);
+}
+
 TEST_F(DeviceLayerTest, TheEndOfAPrimaryContextFreesItsDevice) {
   for (const int device : {0, 1}) {
     Apply({.kind = DeviceKind::kAlloc,

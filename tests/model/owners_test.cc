@@ -49,6 +49,32 @@ TEST(OwnerOfModule, FallsBackToTheFileName) {
   EXPECT_EQ(OwnerOfModule("/usr/bin/python3.11"), "python");
 }
 
+// ctypes has no library of its own below Python: its caller is the owner.
+TEST(Owners, BehindCtypesItIsThePythonCodeThatCalled) {
+  Stacks stacks;
+  stacks.modules.emplace_back().path = "/x/libcudart.so.13";
+  stacks.modules.emplace_back().path =
+      "/p/lib-dynload/_ctypes.cpython-312-x86_64-linux-gnu.so";
+  stacks.modules.emplace_back().path = "/x/libc10_cuda.so";
+  stacks.frames.resize(5);
+  for (int i = 0; i < 3; ++i) stacks.frames[static_cast<size_t>(i)].module = i;
+  for (const size_t i : {size_t{3}, size_t{4}}) {
+    stacks.frames[i].kind = Frame::Kind::kPython;
+    stacks.frames[i].module = -1;
+  }
+  stacks.frames[3].file = "/home/u/train.py";
+  stacks.frames[4].file = "/v/lib/python3.11/site-packages/pycuda/driver.py";
+  stacks.stacks.resize(4);
+  stacks.stacks[1].frames = {0, 1, 3, 4};
+  stacks.stacks[2].frames = {0, 1, 4, 3};
+  stacks.stacks[3].frames = {0, 3, 4};  // not by ctypes: nobody is known
+  Owners owners(stacks);
+
+  EXPECT_EQ(owners.Name(owners.Of(1)), "python");
+  EXPECT_EQ(owners.Name(owners.Of(2)), "pycuda");
+  EXPECT_EQ(owners.Of(3), kOwnerUnknown);
+}
+
 TEST(Owners, TakesTheInnermostModuleThatIsNotOnTheWay) {
   Stacks stacks;
   for (const char* const path :

@@ -32,7 +32,8 @@ TEST(CuptiText, ADifferenceShowsBothSides) {
   EXPECT_FALSE(CuptiAgrees(check));
   EXPECT_EQ(CuptiText(check),
             "CUPTI 13.0 saw 13 allocations, hooks saw 12: device memory 12 "
-            "(244.0 MiB) against 11 (244.0 MiB), pinned host memory 1 (1.0 "
+            "(244.0 MiB) against 11 (244.0 MiB), pinned or registered host "
+            "memory 1 (1.0 "
             "MiB)");
 }
 

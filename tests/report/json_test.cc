@@ -56,6 +56,27 @@ TEST(Json, SaysWhatALimitCost) {
   EXPECT_TRUE(without["tracer_bytes"].is_null());
 }
 
+TEST(Json, ListsCommunicatorsAndGraphs) {
+  const auto parsed = nlohmann::json::parse(Report(testing::GroupsRun()));
+  const auto& device = parsed["devices"][0];
+  ASSERT_EQ(device["communicators"].size(), 1U);
+  const auto& communicator = device["communicators"][0];
+  EXPECT_EQ(communicator["bytes_asked_for"], 484 << 20);
+  EXPECT_EQ(communicator["bytes_at_peak"], 484 << 20);
+  EXPECT_EQ(communicator["bytes_at_end"], 0);
+  EXPECT_EQ(communicator["rank"], 3);
+  EXPECT_EQ(communicator["ranks"], 8);
+  EXPECT_EQ(communicator["unique_id"], 0xabcdef);
+  EXPECT_TRUE(communicator["split_from"].is_null());
+  ASSERT_EQ(device["graphs"].size(), 1U);
+  EXPECT_EQ(device["graphs"][0]["bytes_at_end"], 2 << 20);
+  EXPECT_EQ(device["graphs"][0]["memory_node_bytes"], 64 << 20);
+  const auto& ledger = device["snapshots"][0]["ledger"];
+  EXPECT_EQ(ledger["managed_on_device"], 100 << 20);
+  EXPECT_EQ(ledger["unexplained"].get<int64_t>() + (616LL << 20),
+            ledger["residual"]);
+}
+
 TEST(Json, HasNoDeviceForAnEmptyRun) {
   const auto parsed = nlohmann::json::parse(Report(testing::EmptyRun()));
   EXPECT_TRUE(parsed["devices"].empty());

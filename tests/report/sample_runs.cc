@@ -325,4 +325,34 @@ Run NoTorchRun() {
   return run;
 }
 
+Run GroupsRun() {
+  Run run = NoTorchRun();
+  model::Group communicator;
+  communicator.complete = true;
+  communicator.handle = 0xc0;
+  communicator.unique_id = 0xabcdef;
+  communicator.ranks = 8;
+  communicator.rank = 3;
+  communicator.created_ns = 2 * kSecond;
+  communicator.ended_ns = 9 * kSecond;
+  communicator.bytes = 484 * kMiB;
+  communicator.count = 146;
+  model::Group graph;
+  graph.kind = model::Group::Kind::kGraph;
+  graph.complete = true;
+  graph.created_ns = 5 * kSecond;
+  graph.bytes = 22 * kMiB;
+  graph.node_bytes = 64 * kMiB;
+  model::Group failed;
+  failed.bytes = 777 * kMiB;
+  run.groups = {communicator, failed, graph};
+  Device& device = run.devices[0];
+  device.snapshots[0].groups = {{1, 484 * kMiB}, {3, 22 * kMiB}};
+  device.snapshots[1].groups = {{3, 2 * kMiB}};
+  for (Snapshot& snapshot : device.snapshots) {
+    snapshot.ledger.managed_on_device = 100 * kMiB;
+  }
+  return run;
+}
+
 }  // namespace dstrace::testing

@@ -32,6 +32,8 @@ model::Run EmptyRun();
 model::Run TensorsOnlyRun();
 // NCCL and a plain program without torch, still running, with losses.
 model::Run NoTorchRun();
+// The same with a communicator, a graph and managed memory.
+model::Run GroupsRun();
 
 }  // namespace dstrace::testing
 

@@ -66,6 +66,24 @@ TEST(Text, ListsWhatIsBelowTheTop) {
             std::string::npos);
 }
 
+TEST(Text, HasATableOfCommunicatorsAndGraphs) {
+  const model::Run run = testing::GroupsRun();
+  const std::string text = Report(run);
+  const auto has = [&](const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+  };
+  has("What each NCCL communicator and CUDA graph asked the driver for");
+  has("   484.0 MiB         0 B   484.0 MiB  communicator 00abcdef, rank 3 of "
+      "8");
+  has(", 2.00 s to 9.00 s");
+  has("    22.0 MiB     2.0 MiB    22.0 MiB  graph; its memory nodes 64.0 "
+      "MiB");
+  EXPECT_EQ(text.find("777"), std::string::npos) << "it never came to be";
+  has("managed memory on the device (deduced)");
+  EXPECT_EQ(Report(testing::NoTorchRun()).find("CUDA graph"),
+            std::string::npos);
+}
+
 TEST(Text, SaysWhenAGpuWasNotUsed) {
   TextOptions options;
   options.device = 7;
