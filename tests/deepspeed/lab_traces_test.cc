@@ -65,6 +65,18 @@ const LabRow kOom{"samples/zero3_oom.pb", "one_gpu_auto.json",
 const LabRow kOomFixed{"samples/zero3_oom_fixed.pb", "one_gpu_1e8.json",
                        "bloom_2b03.json"};
 
+// DeepSpeed 0.19.6 with the optimizer on the host, on one GPU; no release is
+// named.
+DeepspeedResult CompareCurrent() {
+  DeepspeedOptions options;
+  options.config = Path("samples/zero3_current_offload.json");
+  options.model_config = Path("examples/deepspeed_current/model.json");
+  auto result = CompareTrace(Path("samples/zero3_current_offload.pb"), options,
+                             std::nullopt);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return *std::move(result);
+}
+
 const ComparedRow* Row(const DeepspeedResult& result, Phase phase,
                        const std::string& name) {
   for (const ComparedRow& row : result.verdict.rows) {
@@ -200,6 +212,43 @@ TEST(OomTraces, TheRunWithTheChangePeaksWithinThreePercentOfTheFormula) {
   ASSERT_TRUE(peak->expected && peak->measured);
   EXPECT_LE(std::llabs(*peak->measured - *peak->expected) * 100,
             *peak->expected * 3);
+}
+
+TEST(CurrentTraces, StatesOfTheOffloadedRunAgreeWithinOnePercent) {
+  DeepspeedResult result = CompareCurrent();
+
+  ExpectWithinOnePercent(result, Phase::kLoad, "sharded weights");
+  for (const char* name :
+       {"16-bit weights, flat buffer", "gradient bucket and partitions",
+        "gathered parameters (transient), at most", "all tensors, peak",
+        "all tensors, end of initialize"}) {
+    ExpectWithinOnePercent(result, Phase::kInitialize, name);
+  }
+  // Adam's states are on the host, in either phase.
+  for (Phase phase : {Phase::kInitialize, Phase::kStep}) {
+    EXPECT_EQ(Row(result, phase, "Adam states"), nullptr);
+  }
+}
+
+// torch.cuda.memory_allocated() in the same run at "end_of_load",
+// "initialized" and "step_1", the last step that another forward follows.
+TEST(CurrentTraces, MeasuresWhatTorchItselfSaid) {
+  const deepspeed::Measured measured = CompareCurrent().measure.measured;
+
+  EXPECT_EQ(measured.Find(Phase::kLoad)->live, 1879908352);
+  EXPECT_EQ(measured.Find(Phase::kInitialize)->live, 1888297472);
+  EXPECT_EQ(measured.Find(Phase::kStep)->end_live, 1955415040);
+}
+
+TEST(CurrentTraces, TheBucketsTransientPartLeavesOutTheStandingOne) {
+  DeepspeedResult result = CompareCurrent();
+
+  const ComparedRow* row =
+      Row(result, Phase::kBackward,
+          "gradient bucket and partitions (transient), at most");
+  ASSERT_NE(row, nullptr);
+  ASSERT_TRUE(row->expected && row->measured);
+  EXPECT_LE(*row->measured, *row->expected);
 }
 
 TEST(LabTraces, JsonAndTextOpenWithTheSameVerdict) {

@@ -18,7 +18,10 @@ import unittest
 REPORT = sys.argv.pop(1) if len(sys.argv) > 1 else ""
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GOLDEN = os.path.join(ROOT, "tests", "golden", "samples")
-SAMPLES = ("torch_training", "torch_training_nccl", "zero3_mics_load", "zero3_mics_initialize")
+SAMPLES = ("torch_training", "torch_training_nccl", "zero3_mics_load", "zero3_mics_initialize",
+           "zero3_current_offload")
+# Its timeline alone has megabytes.
+TOO_LONG = {("zero3_current_offload", "json")}
 FORMATS = {"txt": ("--format", "text"), "json": ("--format", "json", "--top", "12"), "folded": ("--format", "folded")}
 # A terminal window; the reports are made for one.
 SCREEN_LINES = 50
@@ -60,6 +63,8 @@ class Goldens(unittest.TestCase):
     def test_every_sample_is_reported_as_before(self):
         for name in SAMPLES:
             for kind in FORMATS:
+                if (name, kind) in TOO_LONG:
+                    continue
                 with self.subTest(sample=name, format=kind):
                     self.compare(name, kind)
 
