@@ -77,6 +77,17 @@ bool ConfigView::IsAuto(std::string_view path) const {
   return member != nullptr && IsAutoValue(member->value);
 }
 
+// "-1" is read as -1, and pydantic 1 cuts 1.5 to 1.
+static Scalar AsInteger(const Scalar& value, bool cuts_fraction) {
+  int64_t parsed = 0;
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    if (absl::SimpleAtoi(*text, &parsed)) return static_cast<double>(parsed);
+  }
+  const double* number = std::get_if<double>(&value);
+  if (number != nullptr && cuts_fraction) return std::trunc(*number);
+  return value;
+}
+
 Scalar ConfigView::Effective(std::string_view path) const {
   if (!path.empty() && path[0] == '$') return Fact(path.substr(1));
   const SectionRule* section = nullptr;
@@ -89,7 +100,12 @@ Scalar ConfigView::Effective(std::string_view path) const {
         section->unknown != UnknownKeys::kOpen) {
       return std::monostate();
     }
-    return ToScalar(member->value);
+    Scalar value = ToScalar(member->value);
+    // Sections that refuse unknown keys are read by pydantic.
+    bool typed = key != nullptr && key->type == "int" && section != nullptr &&
+                 section->unknown == UnknownKeys::kRejected;
+    bool cuts = options_.version < rules_.pydantic2_since();
+    return typed ? AsInteger(value, cuts) : value;
   }
   return key != nullptr ? key->default_value : Scalar();
 }

@@ -157,5 +157,44 @@ TEST(NegativeLossScale, IsSaidToTurnTheSignBefore0188) {
   EXPECT_EQ(finding->severity, Severity::kWarning);
 }
 
+// precision_config.py _validate_dynamic_loss_scale_params sees the number that
+// pydantic made of the text.
+TEST(RefusedValues, ANegativeScaleInQuotesIsRefusedAsTheNumberIs) {
+  CheckOptions options;
+  options.world_size = 4;
+  for (const char* value : {"-1", "\"-1\""}) {
+    std::string json = std::string(R"({"train_batch_size": 4, "fp16":
+        {"enabled": true, "min_loss_scale": )") +
+                       value + "}}";
+    options.version = {0, 19, 6};
+    EXPECT_NE(
+        FindRule(CheckConfig(json, options).findings, "min-loss-scale-zero"),
+        nullptr)
+        << value;
+    options.version = {0, 19, 2};
+    EXPECT_EQ(
+        FindRule(CheckConfig(json, options).findings, "min-loss-scale-zero"),
+        nullptr)
+        << value;
+  }
+}
+
+// pydantic 1 makes a shard size of 1 from 1.5, which divides every world;
+// pydantic 2 refuses it.
+TEST(RefusedValues, AFractionalShardSizeIsCutUntilPydantic2RefusesIt) {
+  CheckOptions options;
+  options.world_size = 4;
+  const char json[] = R"({"train_batch_size": 4, "fp16": {"enabled": true},
+      "zero_optimization": {"stage": 3, "mics_shard_size": 1.5}})";
+  options.version = {0, 10, 1};
+  ConfigReport cut = CheckConfig(json, options);
+  EXPECT_EQ(CountFindings(cut.findings, Severity::kError), 0)
+      << Describe(cut.findings);
+  EXPECT_EQ(cut.settings.mics_shard_size, 1);
+  options.version = {0, 19, 6};
+  EXPECT_NE(FindRule(CheckConfig(json, options).findings, "wrong-type"),
+            nullptr);
+}
+
 }  // namespace
 }  // namespace dstrace::deepspeed
