@@ -105,7 +105,8 @@ CUPTI = [
     Workload("cupti_ipc", _script("ipc.py"), group="cupti", timeout=80, env=_CUPTI),
     Workload("cupti_triton", _script("triton_kernel.py"), group="cupti", timeout=80, env=_CUPTI),
     Workload("cupti_cupy", _script("cupy_pool.py"), group="cupti", timeout=80, env=_CUPTI),
-    Workload("cupti_jax_prealloc", _script("jax_prealloc.py"), group="cupti", timeout=80, env=dict(_PREALLOCATED, **_CUPTI)),
+    Workload("cupti_jax_prealloc", _script("jax_prealloc.py"), group="cupti", timeout=80,
+             env=dict(_PREALLOCATED, **_CUPTI)),
     Workload("cupti_jax_growing", _script("jax_prealloc.py"), group="cupti", timeout=80, env=dict(_GROWING, **_CUPTI)),
 ]
 
@@ -129,6 +130,8 @@ OTHERS = [
 TWO_GPUS = [
     Workload("training_nccl_2", _spread("torch_training.py", "--nccl"), gpus=2, timeout=80),
     Workload("multi_comm_2", _spread("multi_comm.py"), gpus=2, timeout=80),
+    Workload("cupti_nccl_2", _spread("torch_training.py", "--nccl"), group="cupti_2", gpus=2, timeout=80, env=_CUPTI),
+    Workload("cupti_multi_comm_2", _spread("multi_comm.py"), group="cupti_2", gpus=2, timeout=80, env=_CUPTI),
 ]
 
 _SITE = (os.path.join(PACKAGES, "site"),)
