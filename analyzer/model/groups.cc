@@ -89,8 +89,14 @@ void Groups::MakeCommunicator(const DeviceEvent& event, int device) {
   group.stack = event.stack;
   group.rank = event.flags;
   group.split = event.api.starts_with("ncclCommSplit");
-  // address: the unique id, or of which communicator it is a part.
   group.unique_id = event.address;
+  if (group.split) {  // address: the parent
+    group.split_from = event.address;
+    const auto parent = communicators_.find(event.address);
+    group.unique_id = parent == communicators_.end()
+                          ? 0
+                          : groups_[parent->second - 1].unique_id;
+  }
   group.ranks = event.size;
   communicators_[event.handle] = id;
 }

@@ -168,7 +168,8 @@ struct Group {
   bool split = false;     // a communicator made of another one's ranks
   int device = 0;
   uint64_t handle = 0;
-  uint64_t unique_id = 0;   // hash of NCCL's unique id; split: of which handle
+  uint64_t unique_id = 0;   // hash of NCCL's unique id; split: its parent's
+  uint64_t split_from = 0;  // split: the parent's handle
   uint64_t ranks = 0;       // 0: not known
   uint64_t rank = 0;        // split: its key
   uint64_t created_ns = 0;  // a graph: when its capture began

@@ -21,9 +21,8 @@ uint64_t Held(const model::Device& device, const char* at, model::GroupId id) {
 
 std::string CommunicatorText(const Group& group) {
   std::string out =
-      group.split
-          ? absl::StrFormat("communicator split off %x", group.unique_id)
-          : absl::StrFormat("communicator %08x", group.unique_id & 0xffffffff);
+      absl::StrFormat("communicator %s%08x", group.split ? "split off " : "",
+                      group.unique_id & 0xffffffff);
   if (group.ranks > 0) {
     absl::StrAppend(&out, ", rank ", group.rank, " of ", group.ranks);
   }

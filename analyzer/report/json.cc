@@ -231,10 +231,8 @@ class Writer {
                   {"bytes_at_end", row.at_end},
                   {"count", group.count}};
       if (nccl) {
-        item["unique_id"] =
-            group.split ? Object(nullptr) : Object(group.unique_id);
-        item["split_from"] =
-            group.split ? Object(group.unique_id) : Object(nullptr);
+        item["unique_id"] = group.unique_id;
+        item["split_from"] = OrNull(group.split_from);
         item["nccl_bytes"] = OrNull(group.nccl_bytes);
         item["rank"] = group.rank;
         item["ranks"] = OrNull(group.ranks);

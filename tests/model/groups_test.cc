@@ -120,6 +120,24 @@ TEST_F(GroupsTest, AFailedCommunicatorLeavesNothingToTheNextOne) {
   EXPECT_TRUE(run.groups[1].complete);
   EXPECT_TRUE(run.groups[1].split);
   EXPECT_EQ(run.groups[1].bytes, 4 * kMiB);
+  EXPECT_EQ(run.groups[1].split_from, 0xc0U);
+  EXPECT_EQ(run.groups[1].unique_id, 0U);  // its parent was not seen
+}
+
+TEST_F(GroupsTest, ASplitCommunicatorIsNamedAfterItsParent) {
+  DeviceEvent parent = Communicator(10, "ncclCommInitRank", 0xc0);
+  parent.address = 0xabcdef;
+  source_.Add(parent);
+  DeviceEvent part = Communicator(20, "ncclCommSplit", 0xc1);
+  part.address = 0xc0;
+  source_.Add(part);
+  Alloc(30, 0x1000, kMiB);
+
+  const auto run = Build();
+
+  ASSERT_EQ(run.groups.size(), 2U);
+  EXPECT_EQ(run.groups[1].unique_id, 0xabcdefU);
+  EXPECT_TRUE(run.groups[1].complete);
 }
 
 // torch fills a graph's private pool during its capture; the backward pass
