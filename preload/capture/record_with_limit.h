@@ -11,14 +11,16 @@
 
 #include "preload/capture/recorder.h"
 #include "preload/capture/session.h"
+#include "preload/runtime/hot.h"
 #include "proto/wire/records.h"
 
 namespace dstrace::capture {
 
 // As in RecordTensor. False: counted as loss.
-bool WriteTensorWithLimit(Session& session, ThreadState& thread,
-                          uint64_t address, int64_t size, uint32_t device,
-                          uint32_t stack) noexcept;
+DSTRACE_COLD bool WriteTensorWithLimit(Session& session, ThreadState& thread,
+                                       uint64_t address, int64_t size,
+                                       uint32_t device,
+                                       uint32_t stack) noexcept;
 
 // `fields.time` is absolute.
 void WriteDeviceWithLimit(Session& session, ThreadState& thread,

@@ -4,6 +4,7 @@
 #include "preload/capture/record_with_limit.h"
 #include "preload/capture/session.h"
 #include "preload/runtime/clock.h"
+#include "preload/runtime/hot.h"
 #include "proto/wire/records.h"
 
 namespace dstrace::capture {
@@ -26,6 +27,14 @@ bool Write(Session& session, ThreadState& thread, size_t max_bytes, Put put) {
   return session.Write(thread, max_bytes, now, put);
 }
 
+DSTRACE_COLD void WriteTotals(Session& session, ThreadState& thread,
+                              uint32_t device, uint64_t allocated,
+                              uint64_t reserved) noexcept {
+  Write(session, thread, kSmallRecord, [&](wire::Encoder& out, uint64_t time) {
+    wire::PutTorchTotals(out, time, device, allocated, reserved);
+  });
+}
+
 // The driver is called for few and large things; their stacks are always taken
 // in full unless none are wanted.
 StackMode DeviceStackMode(StackMode mode) noexcept {
@@ -34,9 +43,9 @@ StackMode DeviceStackMode(StackMode mode) noexcept {
 
 }  // namespace
 
-void RecordTensor(const void* caller, uint64_t address, int64_t size,
-                  uint64_t allocated, uint64_t reserved,
-                  TorchDevice device) noexcept {
+DSTRACE_HOT void RecordTensor(const void* caller, uint64_t address,
+                              int64_t size, uint64_t allocated,
+                              uint64_t reserved, TorchDevice device) noexcept {
   Session& session = Session::Get();
   ThreadState* const thread = session.Enter();
   if (thread == nullptr) return;
@@ -59,10 +68,7 @@ void RecordTensor(const void* caller, uint64_t address, int64_t size,
           ? WriteTensorWithLimit(session, *thread, address, size, code, stack)
           : Write(session, *thread, wire::kMaxTupleBytes, put);
   if (!session.torch_totals().Agree(code, size, allocated, reserved, written)) {
-    Write(session, *thread, kSmallRecord,
-          [&](wire::Encoder& out, uint64_t time) {
-            wire::PutTorchTotals(out, time, code, allocated, reserved);
-          });
+    WriteTotals(session, *thread, code, allocated, reserved);
   }
 }
 

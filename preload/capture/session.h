@@ -25,6 +25,7 @@
 #include "preload/log/log_file.h"
 #include "preload/runtime/config.h"
 #include "preload/runtime/fork_page.h"
+#include "preload/runtime/hot.h"
 
 namespace dstrace::capture {
 
@@ -133,15 +134,15 @@ class Session {
       : definitions_(file_, process_),
         flight_(file_, process_, torch_totals_) {}
 
-  ThreadState* EnterSlow() noexcept;
+  DSTRACE_COLD ThreadState* EnterSlow() noexcept;
   void Start() noexcept;
   bool OpenFile() noexcept;
   void PrepareStacks() noexcept;
   void NotePython() noexcept;
   bool Wanted() const noexcept;
   void BecomeChild() noexcept;
-  void WriteThread(ThreadState& thread) noexcept;
-  void LoseForSpace() noexcept;
+  DSTRACE_COLD void WriteThread(ThreadState& thread) noexcept;
+  DSTRACE_COLD void LoseForSpace() noexcept;
   void NoteOwnMemory() noexcept;
   static void OnThreadExit(void* state) noexcept;
   static void OnExit(int status, void*) noexcept;

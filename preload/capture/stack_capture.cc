@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "preload/runtime/hot.h"
 #include "preload/stacks/native.h"
 #include "preload/stacks/stack_witness.h"
 #include "preload/stacks/witness_cache.h"
@@ -27,8 +28,8 @@ Key StackKey(ThreadState& thread, const Key& python, int native) noexcept {
   return HashWords({thread.words, 2 + count}, count);
 }
 
-uint32_t Define(Definitions& definitions, ThreadState& thread, const Key& key,
-                int native) noexcept {
+DSTRACE_COLD uint32_t Define(Definitions& definitions, ThreadState& thread,
+                             const Key& key, int native) noexcept {
   bool truncated = false;
   const int python =
       thread.chain.Frames(thread.python, ThreadState::kMaxPython, &truncated);
@@ -41,9 +42,9 @@ uint32_t Define(Definitions& definitions, ThreadState& thread, const Key& key,
 }
 
 // Unwinds. A stack that is met again gets a witness.
-[[gnu::noinline]] uint32_t Unwind(Definitions& definitions, ThreadState& thread,
-                                  const Key& python, const void* frame,
-                                  const WitnessKey& place) noexcept {
+DSTRACE_COLD uint32_t Unwind(Definitions& definitions, ThreadState& thread,
+                             const Key& python, const void* frame,
+                             const WitnessKey& place) noexcept {
   const int native =
       stacks::CaptureNative(thread.native, ThreadState::kMaxNative);
   const Key key = StackKey(thread, python, native);
@@ -56,13 +57,9 @@ uint32_t Define(Definitions& definitions, ThreadState& thread, const Key& key,
   return known;
 }
 
-[[gnu::noinline]] uint32_t PythonOnly(Definitions& definitions,
-                                      ThreadState& thread,
-                                      const void* caller) noexcept {
-  const Key python = TakePython(thread, definitions.generation());
-  const auto pc = reinterpret_cast<uintptr_t>(caller);
-  const Key key = {python.low ^ pc * 0x9E3779B97F4A7C15u, python.high + pc};
-  if (const uint32_t id = thread.stacks.Find(key); id != 0) return id;
+DSTRACE_COLD uint32_t DefinePythonOnly(Definitions& definitions,
+                                       ThreadState& thread, const Key& key,
+                                       const void* caller) noexcept {
   bool truncated = false;
   const int count =
       thread.chain.Frames(thread.python, ThreadState::kMaxPython, &truncated);
@@ -73,14 +70,23 @@ uint32_t Define(Definitions& definitions, ThreadState& thread, const Key& key,
   return id;
 }
 
+DSTRACE_HOT [[gnu::noinline]] uint32_t PythonOnly(Definitions& definitions,
+                                                  ThreadState& thread,
+                                                  const void* caller) noexcept {
+  const Key python = TakePython(thread, definitions.generation());
+  const auto pc = reinterpret_cast<uintptr_t>(caller);
+  const Key key = {python.low ^ pc * 0x9E3779B97F4A7C15u, python.high + pc};
+  if (const uint32_t id = thread.stacks.Find(key); id != 0) return id;
+  return DefinePythonOnly(definitions, thread, key, caller);
+}
+
 }  // namespace
 
 // Not inlined: `frame` is where witnesses are measured from, and the frame
 // address makes the compiler save the caller's frame pointer there.
-[[gnu::noinline]] uint32_t CaptureStack(Definitions& definitions,
-                                        ThreadState& thread,
-                                        runtime::StackMode mode,
-                                        const void* caller) noexcept {
+DSTRACE_HOT [[gnu::noinline]] uint32_t CaptureStack(
+    Definitions& definitions, ThreadState& thread, runtime::StackMode mode,
+    const void* caller) noexcept {
   if (mode == runtime::StackMode::kNone) return 0;
   if (mode == runtime::StackMode::kPython) {
     return PythonOnly(definitions, thread, caller);

@@ -13,6 +13,7 @@
 #include "preload/hooks/torch_events.h"
 #include "preload/hooks/torch_module.h"
 #include "preload/runtime/guard.h"
+#include "preload/runtime/hot.h"
 
 namespace dstrace::hooks {
 namespace {
@@ -74,12 +75,12 @@ inline void Report(const void* caller, Args... args) noexcept {
 
 #define DSTRACE_MORE_ARGS(...) __VA_OPT__(, ) __VA_ARGS__
 #define DSTRACE_TORCH_HOOK(symbol, body, params, args)         \
-  extern "C" [[gnu::visibility(                                \
+  extern "C" DSTRACE_HOT [[gnu::visibility(                    \
       "hidden")]] void dstrace_hook_##symbol params noexcept { \
     Report<Hook::symbol, body>(__builtin_return_address(0)     \
                                    DSTRACE_MORE_ARGS args);    \
   }                                                            \
-  extern "C" DSTRACE_EXPORT __attribute__((                    \
+  extern "C" DSTRACE_HOT DSTRACE_EXPORT __attribute__((        \
       alias("dstrace_hook_" #symbol))) void symbol params noexcept;
 #include "preload/hooks/hook_table.inc"
 

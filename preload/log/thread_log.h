@@ -19,6 +19,7 @@
 #include <type_traits>
 
 #include "preload/log/log_file.h"
+#include "preload/runtime/hot.h"
 #include "proto/wire/encoder.h"
 #include "proto/wire/layout.h"
 #include "proto/wire/records.h"
@@ -34,8 +35,9 @@ class BlockDictionary {
   void Clear() noexcept;
   // A slot reference if this very block is known, else a literal, which becomes
   // known from here on.
-  [[nodiscard]] wire::BlockRef Refer(uint64_t address, uint64_t size,
-                                     uint32_t device) noexcept;
+  [[nodiscard]] DSTRACE_HOT wire::BlockRef Refer(uint64_t address,
+                                                 uint64_t size,
+                                                 uint32_t device) noexcept;
 
  private:
   struct Slot {
@@ -76,7 +78,7 @@ class ThreadLog {
 
   // Makes what `record` wrote part of the file. False (and nothing changes)
   // where it did not fit.
-  bool Commit(const wire::Encoder& record) noexcept;
+  DSTRACE_HOT bool Commit(const wire::Encoder& record) noexcept;
 
   // Nanoseconds since the time-carrying record before; never negative. Call
   // after EnsureRoom, once per time-carrying record that is committed.
@@ -106,8 +108,8 @@ class ThreadLog {
   void AbandonInChild() noexcept { chunk_ = nullptr; }
 
  private:
-  bool NextChunk(LogFile& file, size_t bytes, uint64_t now,
-                 ChunkUse use) noexcept;
+  DSTRACE_COLD bool NextChunk(LogFile& file, size_t bytes, uint64_t now,
+                              ChunkUse use) noexcept;
 
   uint8_t* chunk_;
   uint32_t used_;  // bytes of the payload that are committed

@@ -110,9 +110,8 @@ inline bool PythonChain::IsSame(const PyLayout& layout, const Offsets& at,
 }
 
 // Field by field: most differences show in the first.
-inline bool PythonChain::IsSameCode(const PyLayout& layout, uintptr_t code,
-                                    const Identity& known,
-                                    Checked& checked) noexcept {
+bool PythonChain::IsSameCode(const PyLayout& layout, uintptr_t code,
+                             const Identity& known, Checked& checked) noexcept {
   const uintptr_t text_hash = layout.text_length + sizeof(uintptr_t);
   const auto file = Load<uintptr_t>(code + layout.code_file);
   if (Load<uintptr_t>(code + layout.code_lines) != known.lines ||

@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "preload/runtime/hot.h"
 #include "preload/stacks/python.h"
 #include "preload/stacks/python_frame.h"
 #include "preload/stacks/python_text.h"
@@ -46,7 +47,7 @@ class PythonChain {
   // Takes the calling thread's stack. Equal stacks have equal keys, in every
   // thread; different ones differ but for a chance of 2^-64. A thread that runs
   // no Python has the key {0, 0}.
-  [[nodiscard]] Key Take() noexcept;
+  [[nodiscard]] DSTRACE_HOT Key Take() noexcept;
 
   // The frames of the last Take(), as CapturePython gives them.
   int Frames(PyFrame* out, int max, bool* truncated) const noexcept;
@@ -87,13 +88,15 @@ class PythonChain {
   static uint64_t SumOf(const Identity& identity) noexcept;
   bool IsSame(const PyLayout& layout, const Offsets& at, int link,
               Checked& checked) const noexcept;
-  static bool IsSameCode(const PyLayout& layout, uintptr_t code,
-                         const Identity& known, Checked& checked) noexcept;
+  [[gnu::noinline]] static bool IsSameCode(const PyLayout& layout,
+                                           uintptr_t code,
+                                           const Identity& known,
+                                           Checked& checked) noexcept;
   static uint32_t PlaceOf(uintptr_t frame) noexcept;
 
   int Known(uintptr_t frame) const noexcept;
-  bool WalkFrom(const PyLayout& layout, uintptr_t frame) noexcept;
-  void Push(const PyLayout& layout, uintptr_t frame) noexcept;
+  DSTRACE_HOT bool WalkFrom(const PyLayout& layout, uintptr_t frame) noexcept;
+  DSTRACE_HOT void Push(const PyLayout& layout, uintptr_t frame) noexcept;
 
   int count_;
   int links_read_;

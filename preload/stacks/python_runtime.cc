@@ -225,9 +225,11 @@ Verdict CheckFrames(const PythonRuntime& python,
 
 }  // namespace
 
-const PythonRuntime* FindPython() noexcept {
+namespace {
+
+DSTRACE_COLD const PythonRuntime* LookForPython() noexcept {
+  // acquire: pairs with Publish().
   const State state = g_state.load(std::memory_order_acquire);
-  if (__builtin_expect(state == State::kChecked, 1)) return &g_python;
   if (state == State::kFound) return &g_python;
   if (state != State::kSearching || !ProbeIsDue()) return nullptr;
   Candidate candidate{};
@@ -236,6 +238,17 @@ const PythonRuntime* FindPython() noexcept {
   // Where another thread is just publishing the same, the next event finds it.
   return g_state.load(std::memory_order_acquire) == State::kFound ? &g_python
                                                                   : nullptr;
+}
+
+}  // namespace
+
+const PythonRuntime* FindPython() noexcept {
+  // acquire: pairs with Publish().
+  if (__builtin_expect(
+          g_state.load(std::memory_order_acquire) == State::kChecked, 1)) {
+    return &g_python;
+  }
+  return LookForPython();
 }
 
 bool PythonIsChecked() noexcept {

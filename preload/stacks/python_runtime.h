@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "preload/runtime/hot.h"
 #include "preload/stacks/python_layouts.h"
 
 // Finding the interpreter and checking that it looks as its table says.
@@ -26,7 +27,7 @@ struct PythonRuntime {
 // The interpreter, or null while there is none, or where its layout is unknown
 // or failed its check. Cheap once found; while there is none it looks again
 // only now and then, or after ModulesChanged().
-const PythonRuntime* FindPython() noexcept;
+DSTRACE_HOT const PythonRuntime* FindPython() noexcept;
 
 // True once the layout passed its check. Until then CheckPython must be asked
 // before frames are read.
@@ -39,7 +40,7 @@ bool CheckPython(const PythonRuntime& python, uintptr_t thread_state) noexcept;
 
 // The innermost frame of the calling thread; 0 where it runs no Python, or none
 // that may be read.
-uintptr_t ThisThreadsFrame(const PythonRuntime& python) noexcept;
+DSTRACE_HOT uintptr_t ThisThreadsFrame(const PythonRuntime& python) noexcept;
 
 // Addresses inside the C stack frames of this thread's evaluation loops,
 // innermost first, of structures that the loop keeps in its own stack frame

@@ -29,7 +29,11 @@ void WitnessCache::Add(const Key& key, const StackWitness& witness,
   uint64_t* const words = storage_ + used_ % kStorage;
   memcpy(words, witness.words, count * sizeof(uint64_t));
   memcpy(words + count, witness.offsets, count * sizeof(uint32_t));
-  entries_[key.low % kEntries] = {key, used_, count, id};
+  // The same key again (its words were overwritten), else the older one goes.
+  Entry* const set = entries_[key.low % kSets];
+  const bool second =
+      set[0].key != key && (set[1].key == key || set[1].start < set[0].start);
+  set[second ? 1 : 0] = {key, used_, count, id};
   used_ += needed;
 }
 

@@ -38,8 +38,9 @@ class WitnessCache {
   // to add it.
   [[nodiscard]] uint32_t Find(Key* key, const void* frame) noexcept {
     for (int step = 0; step < kMaxSteps; ++step) {
-      Entry& entry = entries_[key->low % kEntries];
-      if (entry.key != *key || IsOverwritten(entry)) return 0;
+      const Entry* const found_entry = EntryOf(*key);
+      if (found_entry == nullptr) return 0;
+      const Entry& entry = *found_entry;
       const uint64_t* const words = storage_ + entry.start % kStorage;
       uint64_t found = 0;
       const uint32_t mismatch = FirstMismatch(
@@ -78,8 +79,10 @@ class WitnessCache {
     uint32_t count;
     uint32_t id;
   };
-  static constexpr uint32_t kEntries = 1024;
-  static constexpr uint32_t kStorage = 1 << 15;  // words: 256 KiB
+  // Room for some two thousand stacks: a step of a large model has several
+  // hundred, and each that does not fit is unwound again and again.
+  static constexpr uint32_t kSets = 4096;
+  static constexpr uint32_t kStorage = 1 << 18;  // words: 2 MiB
   static constexpr int kMaxSteps = 16;
   // In units of what one miss earns.
   static constexpr int64_t kWitnessPrice = 1024;
@@ -90,13 +93,22 @@ class WitnessCache {
   [[nodiscard]] bool IsOverwritten(const Entry& entry) const noexcept {
     return used_ - entry.start > kStorage;
   }
+  [[nodiscard]] const Entry* EntryOf(const Key& key) const noexcept {
+    const Entry* const set = entries_[key.low % kSets];
+    for (int way = 0; way < 2; ++way) {
+      if (set[way].key == key) {
+        return IsOverwritten(set[way]) ? nullptr : &set[way];
+      }
+    }
+    return nullptr;
+  }
   static Key Next(const Key& key, uint32_t mismatch, uint64_t found) noexcept;
 
   uint64_t used_;
   uint64_t hits_;
   uint64_t made_;
   int64_t balance_;  // 0 to begin with, down to -kStock
-  Entry entries_[kEntries];
+  Entry entries_[kSets][2];
   uint64_t storage_[kStorage];
 };
 
