@@ -59,7 +59,14 @@ void DescribeDriver() noexcept {
 }  // namespace
 
 int CurrentDevice() noexcept {
+  // Without a context the second question is an error, which a tool that
+  // watches the program (compute-sanitizer) would count as the program's.
+  CUcontext context = nullptr;
   CUdevice device = 0;
+  if (Ask<Query::cuCtxGetCurrent>(&context) != kCudaSuccess ||
+      context == nullptr) {
+    return capture::kDeviceUnknown;
+  }
   if (Ask<Query::cuCtxGetDevice>(&device) != kCudaSuccess) {
     return capture::kDeviceUnknown;
   }

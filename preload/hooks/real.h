@@ -22,6 +22,7 @@ namespace dstrace::hooks {
 
 // Asked by dstrace itself; never through a hook of ours.
 #define DSTRACE_QUERIES(X)                 \
+  X(cuCtxGetCurrent, kDriver)              \
   X(cuCtxGetDevice, kDriver)               \
   X(cuCtxPushCurrent_v2, kDriver)          \
   X(cuCtxPopCurrent_v2, kDriver)           \

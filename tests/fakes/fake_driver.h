@@ -101,6 +101,7 @@ class State {
   std::mutex mutex;
   bool initialized = false;
   int device_count = 2;
+  int refused_questions = 0;  // cuCtxGetDevice without a context
   uint64_t total_bytes = 0;
   uint64_t context_bytes = 0;
   Device devices[kMaxDevices];

@@ -178,7 +178,10 @@ CUresult cuCtxDetach(CUcontext context) { return cuCtxDestroy_v2(context); }
 CUresult cuCtxGetDevice(CUdevice* device) {
   State& state = State::Get();
   const std::lock_guard lock(state.mutex);
-  return device == nullptr ? kInvalidValue : CurrentDevice(state, device);
+  if (device == nullptr) return kInvalidValue;
+  const CUresult result = CurrentDevice(state, device);
+  if (result != kOk) ++state.refused_questions;
+  return result;
 }
 CUresult cuCtxGetCurrent(CUcontext* context) {
   if (context == nullptr) return kInvalidValue;

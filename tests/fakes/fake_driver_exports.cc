@@ -96,4 +96,11 @@ extern "C" FAKE_EXPORT int FakeDriverFigures(int device, uint64_t* used,
   return kOk;
 }
 
+// How often the driver refused to name a current device.
+extern "C" FAKE_EXPORT int FakeDriverRefusals() {
+  State& state = State::Get();
+  const std::lock_guard lock(state.mutex);
+  return state.refused_questions;
+}
+
 }  // namespace dstrace::fakes::exported

@@ -7,6 +7,8 @@
 
 #include "tests/hooks/exercises.h"
 
+extern "C" int FakeDriverRefusals();
+
 namespace dstrace::hooks::testing {
 namespace {
 
@@ -71,6 +73,16 @@ TEST_F(Nvml, IsNotAskedForAReferenceMore) {
   FakeRecorderClear();
   ASSERT_EQ(cuDevicePrimaryCtxRetain(&context, kDevice), 0);
   EXPECT_TRUE(FakeRecorderGet().samples.empty());
+}
+
+// compute-sanitizer counts what the driver refuses as the program's errors.
+TEST_F(Nvml, AsksTheDriverNothingThatItRefuses) {
+  ASSERT_EQ(cuCtxSetCurrent(nullptr), 0);
+  const int refused = FakeDriverRefusals();
+  CUcontext context = nullptr;
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&context, kDevice), 0);
+  EXPECT_EQ(FakeDriverRefusals(), refused);
+  ASSERT_EQ(cuCtxSetCurrent(own_), 0);
 }
 
 }  // namespace
