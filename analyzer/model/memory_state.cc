@@ -44,6 +44,11 @@ int MemoryState::Apply(const TensorFree& event) {
 
 int MemoryState::Apply(const DeviceEvent& event) {
   const int device = device_layer_.DeviceOf(event);
+  if (event.kind == DeviceKind::kModuleLoad &&
+      event.api.starts_with("cuMemset") && device >= 0) {
+    ApplyManagedTouch(Slot(device), device, event);
+    return device;
+  }
   device_layer_.Apply(event);
   if (event.result != 0) return device;
   // Without the flag just a reference to a context was counted.
@@ -59,6 +64,31 @@ int MemoryState::Apply(const DeviceEvent& event) {
   return device;
 }
 
+// What the device lost when managed memory was first touched: the pages of all
+// managed memory, as far as they were not there, and the rest is CUDA's own.
+void MemoryState::ApplyManagedTouch(PerDevice& device, int index,
+                                    const DeviceEvent& event) {
+  const uint64_t pages = std::min(
+      event.size,
+      Minus(device_layer_.managed_extent(index), device.managed_on_device));
+  DeviceEvent own = event;
+  own.size -= pages;
+  device_layer_.Apply(own);
+  if (event.result != 0) return;
+  const uint64_t before = device.managed_touch.size;
+  device.managed_touch = event;
+  device.managed_touch.size = before + pages;
+}
+
+// What is still missing when all managed memory is gone was not its pages.
+void MemoryState::KeepManagedTouch(PerDevice& device, int64_t more) {
+  DeviceEvent own = device.managed_touch;
+  device.managed_touch = {};
+  if (more <= 0 || own.size == 0) return;
+  own.size = std::min(own.size, static_cast<uint64_t>(more));
+  device_layer_.Apply(own);
+}
+
 // What no line explains while managed memory is alive is taken for its pages,
 // as far as that memory reaches, beyond what none explained before.
 void MemoryState::DeduceManaged(int index, uint64_t used) {
@@ -69,12 +99,13 @@ void MemoryState::DeduceManaged(int index, uint64_t used) {
   const auto unexplained =
       static_cast<int64_t>(used) - static_cast<int64_t>(explained);
   const uint64_t extent = device_layer_.managed_extent(index);
+  const int64_t more = unexplained - device.unexplained_before_managed;
   if (extent == 0) {
+    if (device.managed_touch.size > 0) return KeepManagedTouch(device, more);
     device.unexplained_before_managed = std::max<int64_t>(unexplained, 0);
     device.managed_on_device = 0;
     return;
   }
-  const int64_t more = unexplained - device.unexplained_before_managed;
   device.managed_on_device =
       std::min(extent, static_cast<uint64_t>(std::max<int64_t>(more, 0)));
 }

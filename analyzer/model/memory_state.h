@@ -77,6 +77,8 @@ class MemoryState {
     // freed since. And what no line explained at the last sample before.
     uint64_t managed_on_device = 0;
     int64_t unexplained_before_managed = 0;
+    // The last first touch of it; size: what of its loss was taken for pages.
+    DeviceEvent managed_touch = {};
     uint64_t reported_reserved = 0;  // by torch
     TorchCheck check;
     // Context accounting, see MeasureContext. Use beyond the device layer at
@@ -107,6 +109,9 @@ class MemoryState {
   void CompareReserved(int index, const TorchTotals& event, TorchCheck& check);
   void SettleCheck(int index, uint32_t thread);
   void DeduceManaged(int index, uint64_t used);
+  void ApplyManagedTouch(PerDevice& device, int index,
+                         const DeviceEvent& event);
+  void KeepManagedTouch(PerDevice& device, int64_t more);
   void ForgetFreedManaged();
 
   Owners owners_;

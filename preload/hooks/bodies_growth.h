@@ -27,10 +27,8 @@ struct Growth : Body {
   }
 };
 
-// `pages`: bytes that may be lost without being CUDA's own.
 template <Hook kHook, class Real, class... Args>
-int MeasureBeyond(uint64_t pages, uint64_t handle, Real* real,
-                  Args... args) noexcept {
+int MeasureAround(uint64_t handle, Real* real, Args... args) noexcept {
   DeviceEvent event;
   event.kind = DeviceKind::kModuleLoad;
   event.api = Info(kHook).symbol;
@@ -46,25 +44,21 @@ int MeasureBeyond(uint64_t pages, uint64_t handle, Real* real,
   event.label = t_call.label;
   event.result = result;
   event.device = CurrentDevice();
-  if (result == 0) meter.End(event, pages);
+  if (result == 0) meter.End(event);
   Record<Growth>(event);
   return result;
 }
-template <Hook kHook, class Real, class... Args>
-int MeasureAround(uint64_t handle, Real* real, Args... args) noexcept {
-  return MeasureBeyond<kHook>(0, handle, real, args...);
-}
 
 // ---- the first touches of managed memory ----
-// The driver takes something for itself then, beside the pages. Those that the
-// call may have brought are left out: the analyzer deduces them.
+// The driver takes something for itself then, and room for pages: of more than
+// the call touches, on CUDA 13 of all managed memory at the first touch of any.
+// So all that was lost is recorded; the analyzer, which knows what managed
+// memory is alive, tells the two apart.
 struct Memset : Body {
   static constexpr DeviceKind kKind = DeviceKind::kModuleLoad;
   static constexpr uint32_t kMeasured = 16;  // calls
-  static constexpr uint64_t kBlock = uint64_t{2} << 20;
 
-  template <class T>
-  static bool MayGrow(CUdeviceptr address, T) noexcept {
+  static bool MayGrow(CUdeviceptr address) noexcept {
     static std::atomic<uint32_t> measured{0};
     // relaxed: set by an earlier call of the program; a counter.
     if (__builtin_expect(!g_has_managed.load(std::memory_order_relaxed), 1) ||
@@ -78,14 +72,11 @@ struct Memset : Body {
 
   template <Hook kHook, class Real, class T, class... Rest>
   static int Run(const void*, Real* real, CUdeviceptr address, T value,
-                 size_t count, Rest... rest) noexcept {
-    if (__builtin_expect(MayGrow(address, value), 0)) {
-      const uint64_t bytes = count * sizeof(T);
-      const uint64_t end = (address + bytes + kBlock - 1) / kBlock * kBlock;
-      return MeasureBeyond<kHook>(end - address / kBlock * kBlock, 0, real,
-                                  address, value, count, rest...);
+                 Rest... rest) noexcept {
+    if (__builtin_expect(MayGrow(address), 0)) {
+      return MeasureAround<kHook>(0, real, address, value, rest...);
     }
-    return real(address, value, count, rest...);
+    return real(address, value, rest...);
   }
 };
 

@@ -116,12 +116,16 @@ CUmemoryPool CurrentPool() noexcept {
 
 uint64_t PoolReservedBytes(CUmemoryPool pool) noexcept {
   if (pool == nullptr) pool = CurrentPool();
-  if (pool == nullptr) return 0;
+  return PoolMemory(pool).value_or(0);
+}
+
+std::optional<uint64_t> PoolMemory(CUmemoryPool pool) noexcept {
+  if (pool == nullptr) return std::nullopt;
   uint64_t bytes = 0;
   if (Ask<Query::cuMemPoolGetAttribute>(pool, kPoolReservedCurrent,
                                         static_cast<void*>(&bytes)) !=
       kCudaSuccess) {
-    return 0;
+    return std::nullopt;
   }
   return bytes;
 }

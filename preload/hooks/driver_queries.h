@@ -44,6 +44,9 @@ CUmemoryPool CurrentPool() noexcept;
 // the current device.
 uint64_t PoolReservedBytes(CUmemoryPool pool) noexcept;
 
+// The same; nothing if not known or the pool is null.
+std::optional<uint64_t> PoolMemory(CUmemoryPool pool) noexcept;
+
 // What the memory nodes of graphs hold of `device`; nothing if not known. Not
 // while a stream of this process is being captured.
 std::optional<uint64_t> GraphReservedBytes(CUdevice device) noexcept;

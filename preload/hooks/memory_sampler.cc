@@ -23,12 +23,20 @@ std::atomic<uint64_t> g_last[kMaxDevices];
 // What was recorded last of each device.
 std::atomic<uint64_t> g_graph_reserved[kMaxDevices];
 std::atomic<uint64_t> g_last_free[kMaxDevices];
+// By some pool of each device.
+std::atomic<uint64_t> g_pool_reserved[kMaxDevices];
 
 // Bytes of recorded allocations since the start, all devices: tells what of a
 // difference between two answers of the driver is accounted for already.
 std::atomic<uint64_t> g_allocated{0};
 
 void NoteAllocated(const DeviceEvent& event) noexcept {
+  if (event.kind == DeviceKind::kPoolAlloc && event.offset != 0 &&
+      event.device >= 0 && event.device < kMaxDevices) {
+    // relaxed: as with graphs, the later answer stands.
+    g_pool_reserved[event.device].store(event.offset,
+                                        std::memory_order_relaxed);
+  }
   switch (event.kind) {
     case DeviceKind::kAlloc:
     case DeviceKind::kPoolAlloc:
@@ -95,6 +103,7 @@ uint64_t SampleNow(SampleReason reason) noexcept {
   const std::optional<DeviceMemory> memory = CurrentMemory();
   if (!memory) return 0;
   RecordGraphMemory(device);
+  RecordPoolMemory(device);
   capture::RecordMemorySample(device, memory->free_bytes, memory->total_bytes,
                               reason);
   return memory->free_bytes;
@@ -119,6 +128,25 @@ uint64_t RecordGraphMemory(int device) noexcept {
   return before < *now ? *now - before : before - *now;
 }
 
+void RecordPoolMemory(int device) noexcept {
+  if (device < 0 || device >= kMaxDevices) return;
+  std::atomic<uint64_t>& reserved = g_pool_reserved[device];
+  // relaxed: set by an earlier allocation; a racing one asks for itself.
+  if (reserved.load(std::memory_order_relaxed) == 0 || !CanMeasure()) return;
+  DeviceEvent event;
+  event.kind = DeviceKind::kPoolTrim;
+  event.api = "cuMemPoolGetAttribute";
+  const CUmemoryPool pool = CurrentPool();
+  const std::optional<uint64_t> now = PoolMemory(pool);
+  if (!now) return;
+  // relaxed: of two threads that ask at once, the later answer stands.
+  if (reserved.exchange(*now, std::memory_order_relaxed) == *now) return;
+  event.pool = reinterpret_cast<uint64_t>(pool);
+  event.offset = *now;
+  event.device = device;
+  capture::RecordDevice(event);
+}
+
 void SampleAsked(uint64_t free_bytes, uint64_t total_bytes) noexcept {
   const int device = CurrentDevice();
   if (device < 0 || device >= kMaxDevices || !capture::IsRecording()) return;
@@ -127,6 +155,7 @@ void SampleAsked(uint64_t free_bytes, uint64_t total_bytes) noexcept {
                         free_bytes, std::memory_order_relaxed) == free_bytes;
   if (!TakeTurn(device, capture::Now(), !same)) return;
   RecordGraphMemory(device);
+  RecordPoolMemory(device);
   capture::RecordMemorySample(device, free_bytes, total_bytes,
                               SampleReason::kEvent);
 }
@@ -138,14 +167,14 @@ void GrowthMeter::Begin() noexcept {
   QueryMemory(free_bytes_, total);
 }
 
-void GrowthMeter::End(DeviceEvent& event, uint64_t other) const noexcept {
+void GrowthMeter::End(DeviceEvent& event) const noexcept {
   if (free_bytes_ == 0) return;
   const std::optional<DeviceMemory> now = CurrentMemory();
   if (!now) return;
   const uint64_t allocated =
       g_allocated.load(std::memory_order_relaxed) - allocated_;
-  const uint64_t known = allocated + other;
-  const uint64_t expected = free_bytes_ > known ? free_bytes_ - known : 0;
+  const uint64_t expected =
+      free_bytes_ > allocated ? free_bytes_ - allocated : 0;
   if (now->free_bytes >= expected) return;
   event.size = expected - now->free_bytes;
   event.free_bytes = now->free_bytes;

@@ -29,8 +29,7 @@ class GrowthMeter {
   void Begin() noexcept;
   // Sets the event's size to the bytes lost, and its free and total bytes to
   // what the device then has; leaves it alone if that is not known.
-  // `other` bytes may be lost for another reason and do not count.
-  void End(capture::DeviceEvent& event, uint64_t other = 0) const noexcept;
+  void End(capture::DeviceEvent& event) const noexcept;
   // Sets the event's size to the bytes that came back.
   void EndOfUnload(capture::DeviceEvent& event) const noexcept;
 
@@ -48,6 +47,13 @@ inline std::atomic<bool> g_graphs_allocate{false};
 // since it was recorded last: a kGraph event named after the question,
 // cuDeviceGetGraphMemAttribute, with the bytes as size. Returns the change.
 uint64_t RecordGraphMemory(int device) noexcept;
+
+// Records what the current pool of `device`, the current device, holds, if that
+// changed since it was recorded last: a pool gives back what was freed into it
+// at some later synchronization. A kPoolTrim event named after the question,
+// cuMemPoolGetAttribute, with the bytes as offset. Asks nothing while the pool
+// is known to be empty.
+void RecordPoolMemory(int device) noexcept;
 
 // The program asked cuMemGetInfo: its answer is a sample, unless the last one
 // of the device was the same and is recent.

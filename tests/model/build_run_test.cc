@@ -56,6 +56,14 @@ class BuildRunTest : public ::testing::Test {
                             .address = kGiB + address,
                             .size = size});
   }
+  void Touch(uint64_t time, uint64_t size) {
+    source_.Add(DeviceEvent{.time = time,
+                            .kind = DeviceKind::kModuleLoad,
+                            .stack = tensor_,
+                            .device = 0,
+                            .size = size,
+                            .api = "cuMemsetD8_v2"});
+  }
   void DeviceFree(uint64_t time, uint64_t address) {
     source_.Add(DeviceEvent{
         .time = time, .kind = DeviceKind::kFree, .address = address});
@@ -322,6 +330,61 @@ TEST_F(BuildRunTest, ManagedMemoryLeavesTheDeviceWithItsAllocation) {
   const Ledger& end = Named(run.devices.at(0), "end").ledger;
   EXPECT_EQ(end.managed_on_device, 0U);
   EXPECT_EQ(end.device_used, 500 * kMiB);
+}
+
+// As recorded on CUDA 13: the first memset of 1 MiB took 128 MiB, 66 of them
+// the pages of all managed memory, which its end gave back.
+TEST_F(BuildRunTest, TheFirstTouchOfManagedMemoryIsNotAllCudasOwn) {
+  Sample(10, 620 * kMiB, SampleReason::kContext);
+  Context(20);
+  Managed(30, 0, 1 * kMiB, nccl_);
+  Managed(31, 2 * kMiB, 16 * kMiB, nccl_);
+  Managed(32, 32 * kMiB, 48 * kMiB, nccl_);
+  Sample(35, 620 * kMiB);
+  Touch(40, 128 * kMiB);
+  Sample(41, 748 * kMiB);
+  BuildOptions options;
+  options.at = {.kind = At::Kind::kTime, .time_ns = 45};
+  DeviceFree(50, kGiB);
+  DeviceFree(51, kGiB + 2 * kMiB);
+  DeviceFree(52, kGiB + 32 * kMiB);
+  Sample(60, 682 * kMiB);
+
+  const Built run = Build(options);
+
+  const Ledger& touched = Named(run.devices.at(0), "4.5e-08s").ledger;
+  EXPECT_EQ(touched.managed_on_device, 66 * kMiB);
+  EXPECT_EQ(touched.code, 62 * kMiB);
+  EXPECT_EQ(Unexplained(touched), 0);
+  const Ledger& end = Named(run.devices.at(0), "end").ledger;
+  EXPECT_EQ(end.managed_on_device, 0U);
+  EXPECT_EQ(end.code, 62 * kMiB);
+  EXPECT_EQ(end.device_used, 682 * kMiB);
+  EXPECT_EQ(Unexplained(end), 0);
+}
+
+// Of much managed memory the touch may bring little; that shows at its end.
+TEST_F(BuildRunTest, WhatOutlivesManagedMemoryWasCudasOwn) {
+  Sample(10, 500 * kMiB, SampleReason::kContext);
+  Context(20);
+  Managed(30, 0, kGiB, nccl_);
+  Sample(35, 500 * kMiB);
+  Touch(40, 64 * kMiB);
+  Sample(41, 564 * kMiB);
+  BuildOptions options;
+  options.at = {.kind = At::Kind::kTime, .time_ns = 45};
+  DeviceFree(50, kGiB);
+  Sample(60, 562 * kMiB);
+  Sample(70, 570 * kMiB);  // 8 MiB of somebody else
+
+  const Built run = Build(options);
+
+  const Ledger& touched = Named(run.devices.at(0), "4.5e-08s").ledger;
+  EXPECT_EQ(touched.managed_on_device, 64 * kMiB);
+  EXPECT_EQ(touched.code, 0U);
+  const Ledger& end = Named(run.devices.at(0), "end").ledger;
+  EXPECT_EQ(end.code, 62 * kMiB);
+  EXPECT_EQ(Unexplained(end), 8 * int64_t{kMiB});
 }
 
 TEST_F(BuildRunTest, TheEventOfAContextMayFollowItsSamples) {
