@@ -186,9 +186,9 @@ model::Process Definitions::TakeProcess() {
   process_.rank =
       FirstNumber(environment, {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
                                 "SLURM_PROCID", "LOCAL_RANK"});
-  process_.world_size =
-      FirstNumber(environment, {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
-                                "PMI_SIZE", "SLURM_NTASKS"});
+  process_.world_size = FirstNumber(
+      environment,
+      {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"});
   return std::move(process_);
 }
 

@@ -21,11 +21,11 @@ struct Config {
   Follow follow = Follow::kAll;         // DSTRACE_FOLLOW=all|rank0|none
   // With Follow::kNone: the process that was started, which alone records.
   int32_t followed_pid = 0;
-  bool disabled = false;                // DSTRACE_DISABLE=1
-  bool quiet = false;                   // DSTRACE_QUIET=1: no line on stderr
-  bool nvtx = true;                     // DSTRACE_NVTX=0: NVTX stays untouched
-  bool cupti = false;                   // DSTRACE_CUPTI=1: cross-check
-  uint64_t log_limit_bytes = 0;         // DSTRACE_LOG_LIMIT; 0: no limit
+  bool disabled = false;         // DSTRACE_DISABLE=1
+  bool quiet = false;            // DSTRACE_QUIET=1: no line on stderr
+  bool nvtx = true;              // DSTRACE_NVTX=0: NVTX stays untouched
+  bool cupti = false;            // DSTRACE_CUPTI=1: cross-check
+  uint64_t log_limit_bytes = 0;  // DSTRACE_LOG_LIMIT; 0: no limit
   // DSTRACE_STACK_LIMIT: how many different stacks are told apart.
   uint32_t stack_limit = std::numeric_limits<uint32_t>::max();
 };

@@ -10,10 +10,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "preload/runtime/fork_gate.h"
 #include "preload/stacks/elf_module.h"
 #include "preload/stacks/python.h"
 #include "preload/stacks/python_runtime.h"
-#include "preload/runtime/fork_gate.h"
 
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef DSTRACE_PRELOAD_RUNTIME_MUTEX_H_
-#define DSTRACE_PRELOAD_RUNTIME_MUTEX_H_
+#ifndef DSTRACE_TESTS_CAPTURE_HELD_LOCKS_PRELOAD_RUNTIME_MUTEX_H_
+#define DSTRACE_TESTS_CAPTURE_HELD_LOCKS_PRELOAD_RUNTIME_MUTEX_H_
 
 // Stands in for preload/runtime/mutex.h: the same lock, and a door in front of
 // all of them. While the door is shut it is as if another thread held every
@@ -57,4 +57,4 @@ class MutexLock {
 
 }  // namespace dstrace::runtime
 
-#endif  // DSTRACE_PRELOAD_RUNTIME_MUTEX_H_
+#endif  // DSTRACE_TESTS_CAPTURE_HELD_LOCKS_PRELOAD_RUNTIME_MUTEX_H_
