@@ -6,10 +6,21 @@
 // same stretch of time: from CUPTI's first totals, which are zero, to its last.
 // Not thread-safe.
 
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
 #include "analyzer/model/events.h"
 #include "analyzer/model/run.h"
 
 namespace dstrace::model {
+
+// What CUPTI would count as allocations of device memory.
+[[nodiscard]] CuptiCheck::Sum HooksOnDevice(const CuptiCheck& check);
+
+// True if that is what CUPTI counted: the count and the bytes, where the size
+// of each is known. Mappings that CUPTI did not report are no difference.
+[[nodiscard]] bool DeviceMemoryAgrees(const CuptiCheck& check);
 
 class CuptiCounter {
  public:
@@ -18,7 +29,17 @@ class CuptiCounter {
   [[nodiscard]] const CuptiCheck& check() const { return check_; }
 
  private:
+  void NoteHandle(const DeviceEvent& event);
+  void AddMapping(const DeviceEvent& event);
+  void AddGraphMemory(const DeviceEvent& event);
+  void FindUnreported();
+
   CuptiCheck check_;
+  absl::flat_hash_set<uint64_t>
+      foreign_;                     // handles of no device memory of ours
+  std::vector<uint64_t> mappings_;  // sizes
+  uint64_t opened_unsized_ = 0;
+  std::vector<uint64_t> graph_bytes_;  // by device, when last asked
   CuptiCheck::Sums
       hooks_;  // up to now; becomes check_.hooks at the next totals
 };

@@ -254,12 +254,20 @@ struct CuptiCheck {
     Sum pinned;
     Sum array;
     Sum physical;  // cuMemCreate: CUPTI does not tell of it
+    // The hooks' alone: CUPTI counts these as allocations of device memory.
+    Sum mapped;  // cuMemMap of device memory that this process created
+    Sum opened;  // handles of other processes; bytes are often not known
+    Sum graphs;  // what memory nodes took; CUPTI may see it in more pieces
   };
   bool ran = false;
   bool stopped = false;  // early: the program took CUPTI for itself
   uint32_t version = 0;  // cuptiGetVersion()
   Sums cupti;
   Sums hooks;
+  uint64_t opened_unsized = 0;  // of hooks.opened
+  // Mappings that CUPTI did not report: so many, and so many bytes, are between
+  // it and the hooks, and mappings of these sizes there were.
+  Sum unreported;
   uint64_t pool_operations = 0;
   uint64_t dropped = 0;
   uint64_t unknown = 0;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/report/cupti_text.h"
 
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "analyzer/model/cupti_check.h"
 #include "analyzer/report/format.h"
 
 namespace dstrace::report {
@@ -20,7 +22,7 @@ struct Row {
 
 // The kinds of memory that both can see.
 std::vector<Row> Rows(const CuptiCheck& check) {
-  return {{"device memory", check.cupti.device, check.hooks.device},
+  return {{"device memory", check.cupti.device, HooksOnDevice(check)},
           {"managed memory", check.cupti.managed, check.hooks.managed},
           {"pinned or registered host memory", check.cupti.pinned,
            check.hooks.pinned},
@@ -48,10 +50,40 @@ std::string VersionText(uint32_t version) {
 }  // namespace
 
 bool CuptiAgrees(const CuptiCheck& check) {
-  for (const Row& row : Rows(check)) {
-    if (!(row.cupti == row.hooks)) return false;
+  for (const auto& [cupti, hooks] :
+       {std::pair{check.cupti.managed, check.hooks.managed},
+        std::pair{check.cupti.pinned, check.hooks.pinned},
+        std::pair{check.cupti.array, check.hooks.array}}) {
+    if (!(cupti == hooks)) return false;
   }
-  return check.dropped == 0 && check.unknown == 0;
+  return DeviceMemoryAgrees(check) && check.dropped == 0 && check.unknown == 0;
+}
+
+std::vector<std::string> CuptiNotes(const CuptiCheck& check) {
+  std::vector<std::string> notes;
+  const CuptiCheck::Sums& hooks = check.hooks;
+  if (check.unreported.count > 0) {
+    notes.push_back(absl::StrCat(
+        "CUPTI reports ", Count(hooks.mapped.count - check.unreported.count),
+        " of ", Count(hooks.mapped.count), " mappings"));
+  } else if (hooks.mapped.count > 0) {
+    notes.push_back(
+        absl::StrCat("of the device memory, mappings ", SumText(hooks.mapped)));
+  }
+  if (hooks.opened.count > 0) {
+    notes.push_back(absl::StrCat(
+        "memory of other processes ", Count(hooks.opened.count),
+        check.opened_unsized > 0 ? ", whose size only CUPTI knows" : ""));
+  }
+  if (hooks.graphs.count > 0) {
+    notes.push_back(absl::StrCat(
+        "graphs' memory ", Bytes(hooks.graphs.bytes),
+        DeviceMemoryAgrees(check) &&
+                check.cupti.device.count > HooksOnDevice(check).count
+            ? ", which CUPTI counts in more pieces"
+            : ""));
+  }
+  return notes;
 }
 
 std::string CuptiText(const CuptiCheck& check) {
@@ -68,9 +100,8 @@ std::string CuptiText(const CuptiCheck& check) {
       absl::StrCat("CUPTI ", VersionText(check.version), " saw ", Count(cupti),
                    " allocations, hooks saw ", Count(hooks));
   if (!parts.empty()) absl::StrAppend(&out, ": ", absl::StrJoin(parts, ", "));
-  if (check.hooks.physical.count > 0) {
-    absl::StrAppend(&out, "; only the hooks see virtual memory: ",
-                    SumText(check.hooks.physical));
+  for (const std::string& note : CuptiNotes(check)) {
+    absl::StrAppend(&out, "; ", note);
   }
   if (check.dropped > 0) {
     absl::StrAppend(&out, "; CUPTI lost ", Count(check.dropped), " records");

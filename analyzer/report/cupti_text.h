@@ -3,6 +3,7 @@
 #define DSTRACE_ANALYZER_REPORT_CUPTI_TEXT_H_
 
 #include <string>
+#include <vector>
 
 #include "analyzer/model/run.h"
 
@@ -12,7 +13,12 @@ namespace dstrace::report {
 // Empty where CUPTI did not run (DSTRACE_CUPTI=1).
 std::string CuptiText(const model::CuptiCheck& check);
 
-// True if CUPTI and the hooks counted the same.
+// What to know about the two counts: mappings, memory of other processes and of
+// graphs among the device memory, and mappings that CUPTI does not report.
+std::vector<std::string> CuptiNotes(const model::CuptiCheck& check);
+
+// True if CUPTI and the hooks counted the same, but for mappings that CUPTI did
+// not report.
 bool CuptiAgrees(const model::CuptiCheck& check);
 
 }  // namespace dstrace::report

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "analyzer/model/cupti_check.h"
 #include "analyzer/report/cupti_text.h"
 #include "analyzer/report/groups_text.h"
 #include "analyzer/report/header_text.h"
@@ -164,13 +165,19 @@ class Writer {
   }
 
  private:
+  static Object SumObject(const model::CuptiCheck::Sum& sum) {
+    return {{"count", sum.count}, {"bytes", sum.bytes}};
+  }
+
   static Object SumsObject(const model::CuptiCheck::Sums& sums) {
     Object out = Object::object();
     for (const auto& [name, sum] :
          {std::pair{"device", sums.device}, std::pair{"managed", sums.managed},
           std::pair{"pinned", sums.pinned}, std::pair{"array", sums.array},
-          std::pair{"physical", sums.physical}}) {
-      out[name] = {{"count", sum.count}, {"bytes", sum.bytes}};
+          std::pair{"physical", sums.physical},
+          std::pair{"mapped", sums.mapped}, std::pair{"opened", sums.opened},
+          std::pair{"graphs", sums.graphs}}) {
+      out[name] = SumObject(sum);
     }
     return out;
   }
@@ -181,6 +188,10 @@ class Writer {
             {"stopped_early", check.stopped},
             {"cupti", SumsObject(check.cupti)},
             {"hooks", SumsObject(check.hooks)},
+            {"device_agrees", DeviceMemoryAgrees(check)},
+            {"hooks_on_device", SumObject(HooksOnDevice(check))},
+            {"unreported_mappings", SumObject(check.unreported)},
+            {"notes", CuptiNotes(check)},
             {"pool_operations", check.pool_operations},
             {"dropped", check.dropped},
             {"unknown", check.unknown}};

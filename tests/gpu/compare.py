@@ -12,7 +12,8 @@ device it compares, at that very instant of CLOCK_MONOTONIC:
 Programs without torch have the last line only. Then, over the whole trace:
   samples    the residual at every sample after the context exists: at most 32 MiB or 1 % of device use
   CUPTI      where it ran, its allocations and bytes with the hooks', kind by kind: must be equal, and none lost. Compared:
-             device, managed, pinned or registered host memory, arrays. cuMemCreate CUPTI does not tell of; it is shown
+             device memory (with mappings of it, opened handles and graphs' memory), managed, pinned or registered host
+             memory, arrays. Mappings that CUPTI does not report are said, and no difference
 Prints one table, a line per workload, and with --all a line per checkpoint. Exits 1 if anything of it differs, or nothing
 was compared.
   --no-limit  residuals are printed, but do not count as a difference
@@ -27,7 +28,7 @@ import sys
 
 MIB = 1 << 20
 TORCH = ("allocated", "reserved")
-KINDS = ("device", "managed", "pinned", "array")  # that both CUPTI and the hooks tell of
+KINDS = ("managed", "pinned", "array")  # beside device memory
 
 
 def find_report():
@@ -69,6 +70,7 @@ class Workload:
         self.compared = dict.fromkeys(TORCH, 0)
         self.wrong = dict.fromkeys(TORCH, 0)
         self.faults = []      # a line each
+        self.notes = []       # of what CUPTI counts otherwise, a line each
         self.residuals = []   # (bytes, used) at checkpoints
         self.samples = []     # (bytes, used) at every sample after the context
         self.cupti = None     # {"cupti" or "hooks": [count, bytes]}, over all processes
@@ -99,19 +101,22 @@ class Workload:
                 where, device.get("allocated", "-"), device.get("reserved", "-"), device["used"], residual / MIB))
 
     def add_cupti(self, trace, check):
-        sums = self.cupti = self.cupti or {"cupti": [0, 0], "hooks": [0, 0], "physical": [0, 0]}
-        for kind in KINDS:
-            for side in ("cupti", "hooks"):
-                sums[side][0] += check[side][kind]["count"]
-                sums[side][1] += check[side][kind]["bytes"]
-            if check["cupti"][kind] != check["hooks"][kind]:
-                self.faults.append("%s: CUPTI says %s %s, the hooks %s" % (
-                    os.path.basename(trace), kind, check["cupti"][kind], check["hooks"][kind]))
-        sums["physical"][0] += check["hooks"]["physical"]["count"]
-        sums["physical"][1] += check["hooks"]["physical"]["bytes"]
+        sums = self.cupti = self.cupti or {"cupti": [0, 0], "hooks": [0, 0], "mapped": [0, 0]}
+        name = os.path.basename(trace)
+        pairs = [(kind, check["cupti"][kind], check["hooks"][kind]) for kind in KINDS]
+        pairs.append(("device", check["cupti"]["device"], check["hooks_on_device"]))
+        for kind, cupti, hooks in pairs:
+            for side, sum_of in (("cupti", cupti), ("hooks", hooks)):
+                sums[side][0] += sum_of["count"]
+                sums[side][1] += sum_of["bytes"]
+            if not check["device_agrees"] if kind == "device" else cupti != hooks:
+                self.faults.append("%s: CUPTI says %s %s, the hooks %s" % (name, kind, cupti, hooks))
+        sums["mapped"][0] += check["hooks"]["mapped"]["count"]
+        sums["mapped"][1] += check["hooks"]["mapped"]["bytes"]
+        self.notes += ["%s: %s" % (name, note) for note in check["notes"]]
         for loss in ("dropped", "unknown"):
             if check[loss]:
-                self.faults.append("%s: CUPTI: %d records %s" % (os.path.basename(trace), check[loss], loss))
+                self.faults.append("%s: CUPTI: %d records %s" % (name, check[loss], loss))
 
     def over_limit(self):
         return sum(beyond(*pair) for pair in self.residuals + self.samples)
@@ -147,7 +152,7 @@ def compare(row, folder, report, verbose):
     return work
 
 
-HEAD = ("workload", "checkpoints", "allocated", "reserved", "CUPTI", "hooks", "only hooks", "residual", "at samples",
+HEAD = ("workload", "checkpoints", "allocated", "reserved", "CUPTI", "hooks", "mapped", "residual", "at samples",
         "over limit")
 LINE = "%-24s %11s %10s %10s %17s %17s %14s %9s %10s %11s"
 
@@ -160,12 +165,12 @@ def line_of(work):
         return "equal" if not work.wrong[key] else "%d of %d" % (right, work.compared[key])
 
     def counted(side):
-        if work.cupti is None or (side == "physical" and not work.cupti[side][0]):
+        if work.cupti is None or (side == "mapped" and not work.cupti[side][0]):
             return "-"
         return "%d, %.1f" % (work.cupti[side][0], work.cupti[side][1] / MIB)
 
     return LINE % (work.name, work.checkpoints, totals("allocated"), totals("reserved"), counted("cupti"),
-                   counted("hooks"), counted("physical"), "%.1f" % worst(work.residuals), "%.1f" % worst(work.samples),
+                   counted("hooks"), counted("mapped"), "%.1f" % worst(work.residuals), "%.1f" % worst(work.samples),
                    "%d of %d" % (work.over_limit(), len(work.residuals) + len(work.samples)))
 
 
@@ -185,6 +190,7 @@ def main():
         rows = json.load(file)["rows"]
     print(LINE % HEAD)
     faults = []
+    notes = []
     compared = over = 0
     for row in rows:
         if options.names and row["name"] not in options.names:
@@ -195,8 +201,11 @@ def main():
         compared += work.checkpoints + len(work.samples)
         over += work.over_limit()
         faults += work.faults
+        notes += work.notes
         print(line_of(work), flush=True)
-    print("CUPTI, hooks: allocations, MiB; only hooks: cuMemCreate; residual in MiB: largest at a checkpoint, at any sample")
+    print("CUPTI, hooks: allocations, MiB; mapped: of them cuMemMap; residual in MiB: largest at a checkpoint, at any sample")
+    for note in notes:
+        print(note)
     for fault in faults[:40]:
         print(fault, file=sys.stderr)
     if len(faults) > 40:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/model/cupti_check.h"
 
+#include <vector>
+
 #include "analyzer/model/build_run.h"
 #include "gtest/gtest.h"
 #include "tests/support/vector_source.h"
@@ -76,6 +78,86 @@ TEST(CuptiCounter, RegisteredHostMemoryCountsAsPinned) {
   counter.Add(Totals(5));
 
   EXPECT_EQ(counter.check().hooks.pinned, (CuptiCheck::Sum{2, 18}));
+}
+
+DeviceEvent OfHandle(DeviceKind kind, uint64_t handle, uint64_t size,
+                     int device = 0) {
+  return {.kind = kind, .device = device, .size = size, .handle = handle};
+}
+
+// The hooks' side of a run, with what CUPTI says of device memory.
+CuptiCheck CheckOf(const std::vector<DeviceEvent>& events, uint64_t count,
+                   uint64_t bytes) {
+  CuptiCounter counter;
+  counter.Add(Totals(1));
+  for (const DeviceEvent& event : events) counter.Add(event);
+  CuptiTotals last = Totals(9);
+  last.kinds[3] = {count, bytes, 0, 0};
+  counter.Add(last);
+  return counter.check();
+}
+
+TEST(CuptiCounter, MappingsOfDeviceMemoryOfOursCountAsAllocations) {
+  const std::vector<DeviceEvent> events = {
+      Made(2, DeviceKind::kAlloc, 5),
+      OfHandle(DeviceKind::kPhysicalCreate, 1, 10),
+      OfHandle(DeviceKind::kMap, 1, 10, kUnknownIndex),
+      OfHandle(DeviceKind::kPhysicalCreate, 2, 20, kHostIndex),
+      OfHandle(DeviceKind::kMap, 2, 20, kUnknownIndex),
+      {.kind = DeviceKind::kPhysicalRetain, .handle = 3, .flags = 1},
+      OfHandle(DeviceKind::kMap, 3, 40, kUnknownIndex),
+      // The same number, of other memory.
+      OfHandle(DeviceKind::kPhysicalCreate, 2, 80),
+      OfHandle(DeviceKind::kMap, 2, 80, kUnknownIndex)};
+
+  const CuptiCheck check = CheckOf(events, 3, 95);
+  EXPECT_EQ(check.hooks.mapped, (CuptiCheck::Sum{2, 90}));
+  EXPECT_EQ(HooksOnDevice(check), (CuptiCheck::Sum{3, 95}));
+  EXPECT_TRUE(DeviceMemoryAgrees(check));
+  EXPECT_EQ(check.unreported.count, 0U);
+}
+
+TEST(CuptiCounter, FewerMappingsAreNotedOnlyIfTheirSizesFit) {
+  const std::vector<DeviceEvent> events = {
+      Made(2, DeviceKind::kAlloc, 5), OfHandle(DeviceKind::kMap, 1, 10),
+      OfHandle(DeviceKind::kMap, 2, 20), OfHandle(DeviceKind::kMap, 3, 40)};
+
+  const CuptiCheck one = CheckOf(events, 3, 35);  // without that of 40
+  EXPECT_EQ(one.unreported, (CuptiCheck::Sum{1, 40}));
+  EXPECT_TRUE(DeviceMemoryAgrees(one));
+  // Without the allocation; less than any mapping; more than any; too many.
+  EXPECT_FALSE(DeviceMemoryAgrees(CheckOf(events, 3, 70)));
+  EXPECT_FALSE(DeviceMemoryAgrees(CheckOf(events, 3, 66)));
+  EXPECT_FALSE(DeviceMemoryAgrees(CheckOf(events, 3, 34)));
+  EXPECT_FALSE(DeviceMemoryAgrees(CheckOf(events, 0, 0)));
+  // As many and other bytes; more than the hooks saw.
+  EXPECT_FALSE(DeviceMemoryAgrees(CheckOf(events, 4, 74)));
+  EXPECT_FALSE(DeviceMemoryAgrees(CheckOf(events, 5, 80)));
+}
+
+TEST(CuptiCounter, AnOpenedHandleCountsAndItsSizeIsCuptis) {
+  const std::vector<DeviceEvent> events = {Made(2, DeviceKind::kAlloc, 5),
+                                           Made(3, DeviceKind::kIpcOpen, 0)};
+  EXPECT_TRUE(DeviceMemoryAgrees(CheckOf(events, 2, 100)));
+  EXPECT_FALSE(DeviceMemoryAgrees(CheckOf(events, 1, 5)));
+  EXPECT_FALSE(DeviceMemoryAgrees(CheckOf(events, 2, 5)));
+}
+
+TEST(CuptiCounter, MemoryOfGraphsCountsWhenItIsTaken) {
+  DeviceEvent asked = {.kind = DeviceKind::kGraph,
+                       .device = 0,
+                       .size = 64,
+                       .api = "cuDeviceGetGraphMemAttribute"};
+  DeviceEvent given_back = asked;
+  given_back.size = 0;
+  const std::vector<DeviceEvent> events = {Made(2, DeviceKind::kAlloc, 5),
+                                           Made(3, DeviceKind::kGraph, 64),
+                                           asked, given_back};
+  EXPECT_EQ(CheckOf(events, 3, 69).hooks.graphs, (CuptiCheck::Sum{1, 64}));
+  EXPECT_TRUE(DeviceMemoryAgrees(CheckOf(events, 3, 69)));  // in two pieces
+  EXPECT_TRUE(DeviceMemoryAgrees(CheckOf(events, 2, 69)));
+  EXPECT_FALSE(DeviceMemoryAgrees(CheckOf(events, 3, 70)));
+  EXPECT_FALSE(DeviceMemoryAgrees(CheckOf(events, 1, 69)));
 }
 
 TEST(CuptiCounter, ARunCarriesTheCheck) {
