@@ -20,28 +20,6 @@ void Count(CuptiCheck::Sum& sum, uint64_t bytes) {
 
 }  // namespace
 
-CuptiCheck::Sum HooksOnDevice(const CuptiCheck& check) {
-  CuptiCheck::Sum all;
-  for (const CuptiCheck::Sum& sum : {check.hooks.device, check.hooks.mapped,
-                                     check.hooks.opened, check.hooks.graphs}) {
-    all.count += sum.count;
-    all.bytes += sum.bytes;
-  }
-  return all;
-}
-
-bool DeviceMemoryAgrees(const CuptiCheck& check) {
-  const CuptiCheck::Sum& cupti = check.cupti.device;
-  const CuptiCheck::Sum hooks = HooksOnDevice(check);
-  if (check.unreported.count > 0) return true;
-  if (check.opened_unsized > 0) {
-    return cupti.count == hooks.count && cupti.bytes > hooks.bytes;
-  }
-  if (cupti.bytes != hooks.bytes) return false;
-  return cupti.count == hooks.count ||
-         (check.hooks.graphs.count > 0 && cupti.count > hooks.count);
-}
-
 // A handle is reused once its memory is gone.
 void CuptiCounter::NoteHandle(const DeviceEvent& event) {
   const bool imported =

@@ -16,11 +16,29 @@
 namespace dstrace::model {
 
 // What CUPTI would count as allocations of device memory.
-[[nodiscard]] CuptiCheck::Sum HooksOnDevice(const CuptiCheck& check);
+[[nodiscard]] inline CuptiCheck::Sum HooksOnDevice(const CuptiCheck& check) {
+  CuptiCheck::Sum all;
+  for (const CuptiCheck::Sum& sum : {check.hooks.device, check.hooks.mapped,
+                                     check.hooks.opened, check.hooks.graphs}) {
+    all.count += sum.count;
+    all.bytes += sum.bytes;
+  }
+  return all;
+}
 
 // True if that is what CUPTI counted: the count and the bytes, where the size
 // of each is known. Mappings that CUPTI did not report are no difference.
-[[nodiscard]] bool DeviceMemoryAgrees(const CuptiCheck& check);
+[[nodiscard]] inline bool DeviceMemoryAgrees(const CuptiCheck& check) {
+  const CuptiCheck::Sum& cupti = check.cupti.device;
+  const CuptiCheck::Sum hooks = HooksOnDevice(check);
+  if (check.unreported.count > 0) return true;
+  if (check.opened_unsized > 0) {
+    return cupti.count == hooks.count && cupti.bytes > hooks.bytes;
+  }
+  if (cupti.bytes != hooks.bytes) return false;
+  return cupti.count == hooks.count ||
+         (check.hooks.graphs.count > 0 && cupti.count > hooks.count);
+}
 
 class CuptiCounter {
  public:
