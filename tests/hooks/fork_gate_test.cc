@@ -90,6 +90,8 @@ TEST(ForkGate, NobodyIsInsideWhileItIsClosed) {
       }
     });
   }
+  // On one busy core the forks could be over before a thread has begun.
+  while (visits.load() == 0) std::this_thread::yield();
   for (int i = 0; i < kForks; ++i) {
     ForkGate::CloseForFork();
     seen.fetch_add(locked.load(std::memory_order_relaxed));
