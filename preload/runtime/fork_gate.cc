@@ -15,8 +15,9 @@ namespace dstrace::runtime {
 namespace {
 
 // How long a fork waits for threads to leave. An unwind takes microseconds, its
-// first ones milliseconds; a thread that is not scheduled takes longer.
-constexpr uint64_t kPatience = 200'000'000;  // ns
+// first ones milliseconds; on a machine with more threads than cores one that
+// is inside may not run for a good part of a second.
+constexpr uint64_t kPatience = 2'000'000'000;  // ns
 
 constexpr int kSlots = 64;
 struct alignas(64) Slot {
