@@ -31,6 +31,21 @@ static_assert(static_cast<uint32_t>(DeviceKind::kPhysicalRelease) == 7 &&
               static_cast<uint32_t>(DeviceKind::kPoolTrim) == 26 &&
               static_cast<uint32_t>(DeviceKind::kPhysicalRetain) == 30);
 
+bool LiveEvents::FreesNothing(const DeviceEventFields& event) noexcept {
+  switch (KindOf(event)) {
+    case DeviceKind::kFree:
+    case DeviceKind::kPoolFree:
+    case DeviceKind::kHostFree:
+      return records_.Find(event.address) == nullptr;
+    case DeviceKind::kHostUnregister:
+      return registered_.Find(event.address) == nullptr;
+    case DeviceKind::kArrayDestroy:
+      return arrays_.Find(event.handle) == nullptr;
+    default:
+      return false;
+  }
+}
+
 bool LiveEvents::IsStale(const DeviceEventFields& event) noexcept {
   const Record* live = nullptr;
   switch (KindOf(event)) {

@@ -40,6 +40,10 @@ class LiveEvents {
   // Whether the event frees something that was allocated after it: the free is
   // stamped before its call, and the address may be another's by now.
   [[nodiscard]] bool IsStale(const wire::DeviceEventFields& event) noexcept;
+  // Whether the event frees what is not live: an address given out and freed
+  // again by another thread since the stamp, or one never seen.
+  [[nodiscard]] bool FreesNothing(
+      const wire::DeviceEventFields& event) noexcept;
   // Applies an event that succeeded. False: no memory, something will be
   // missing from checkpoints.
   [[nodiscard]] bool Apply(const wire::DeviceEventFields& event,

@@ -78,7 +78,10 @@ void WriteDeviceWithLimit(Session& session, ThreadState& thread,
       session.Reserve(thread, wire::kMaxDeviceEventBytes, fields.time);
   const runtime::MutexLock lock(flight.events().mutex());
   const bool stale = flight.events().IsStale(fields);
-  uint64_t now = stale ? fields.time : flight.AfterCheckpoint(fields.time);
+  // A free whose place has changed hands since keeps its own time: after the
+  // checkpoint it would be the free of somebody else's block, or of none.
+  const bool is_past = stale || flight.events().FreesNothing(fields);
+  uint64_t now = is_past ? fields.time : flight.AfterCheckpoint(fields.time);
   const auto put = [&fields](wire::Encoder& out, uint64_t time) {
     fields.time = time;
     wire::PutDeviceEvent(out, fields);
