@@ -68,6 +68,7 @@ class Limit(harness.EndToEnd):
         self.assertEqual(trace["log_limit"], int(LIMIT[:-3]) << unit)
         self.assertGreater(trace_all["bytes"], trace["bytes"])
         self.assertGreater(trace["history_start_ns"], 0)
+        self.assertIn("history complete since", self.report_of("limited.pb"))
         self.assertEqual(trace_all["history_start_ns"], 0)
         self.assertIsNone(trace_all["log_limit"])
         self.assertGreaterEqual(trace_all["events"], EVENTS * 99 // 100)
