@@ -14,9 +14,8 @@ if(NOT DSTRACE_PROTOBUF_ARCHIVE)
 endif()
 
 # The package's targets name the shared libraries; the archives lie beside them.
-set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
+# Found here, in the root, they are the same for all rooms.
 find_package(absl REQUIRED)
-set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL OFF)
 get_property(targets DIRECTORY PROPERTY IMPORTED_TARGETS)
 list(FILTER targets INCLUDE REGEX "^absl::")
 foreach(target IN LISTS targets)

@@ -9,7 +9,9 @@
 # usage: tools/build_libunwind.sh [PREFIX]     (default: <repository>/deps/libunwind)
 #
 # Needs apt's source archives; the system's package lists and sources are left
-# as they are. Does nothing when PREFIX already holds the library.
+# as they are. Where they cannot be reached, DSTRACE_LIBUNWIND_SOURCE names a
+# source archive to build instead (libunwind_1.6.2.orig.tar.xz). Does nothing
+# when PREFIX already holds the library.
 set -euo pipefail
 
 repo=$(cd "$(dirname "$0")/.." && pwd)
@@ -64,6 +66,10 @@ apt_options=(
 )
 
 fetch() {
+  if [[ -n ${DSTRACE_LIBUNWIND_SOURCE:-} ]]; then
+    tar -xf "$DSTRACE_LIBUNWIND_SOURCE" -C "$work/src"
+    return
+  fi
   # Third-party archives may have no sources: their errors do not matter as
   # long as libunwind itself arrives.
   apt-get "${apt_options[@]}" update || true
@@ -159,7 +165,7 @@ build() {
 echo "build_libunwind: building the distribution's libunwind (source package) into $prefix"
 (fetch) >"$log" 2>&1 && compgen -G "$work/src/libunwind-*/configure.ac" >/dev/null || {
   tail -n 15 "$log" >&2
-  die "could not fetch the libunwind source package"
+  die "could not fetch the libunwind source package; if you have its source archive, DSTRACE_LIBUNWIND_SOURCE=FILE"
 }
 rm -rf "$prefix"
 # Not as the condition of an ||: that would switch errexit off inside build.

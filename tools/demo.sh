@@ -43,7 +43,7 @@ has_gpu() {
 # holds most.
 show() {
   "$report" "$1" --rules examples/simulated_training/rules.json >"$logs/report.txt" || die "no report of $1"
-  sed '/^Where the device/,$d' "$logs/report.txt" | grep -v '^$' | head -n 10
+  sed '/^Where the device/,$d' "$logs/report.txt" | grep -v '^$'
   [[ -z ${2:-} ]] || sed -n '/^Who holds it/,$p' "$logs/report.txt" | head -n "$2"
 }
 
@@ -65,7 +65,7 @@ fi
 
 echo
 echo "== $what: LD_PRELOAD=libdstrace.so python3 $program"
-show "$trace" 7
+show "$trace" 8
 
 for sample in samples/zero3_mics_load.pb samples/torch_training.pb; do
   [[ -f $sample ]] || continue

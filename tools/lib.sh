@@ -2,8 +2,6 @@
 # Sourced by demo.sh and test.sh: one quiet step at a time.
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# setup.sh puts a newer CMake there where the system's is too old.
-[[ -x $repo/build/venv/bin/cmake ]] && PATH=$repo/build/venv/bin:$PATH
 jobs=$(nproc)
 
 die() {

@@ -18,7 +18,7 @@ packages=(
   g++ make cmake ninja-build ccache                         # build
   autoconf automake libtool dpkg-dev                        # libunwind from source
   protobuf-compiler libprotobuf-dev zlib1g-dev              # analyzer
-  libabsl-dev nlohmann-json3-dev libdw-dev
+  libabsl-dev nlohmann-json3-dev libdw-dev libzstd-dev
   libgtest-dev libgmock-dev libbenchmark-dev                # tests
   binutils python3
   "$@"
@@ -62,25 +62,6 @@ install_packages() {
   }
 }
 
-# Ubuntu 22.04 has CMake 3.22; the presets need 3.25.
-new_enough() {
-  local version
-  version=$("$1" --version 2>/dev/null | sed -nE '1s/.* ([0-9]+\.[0-9]+).*/\1/p')
-  [[ -n $version && $(printf '%s\n3.25\n' "$version" | sort -V | head -n 1) == 3.25 ]]
-}
-
-ensure_cmake() {
-  new_enough cmake && return
-  new_enough "$repo/build/venv/bin/cmake" && return
-  echo "setup: $(cmake --version | head -n 1) is too old, installing CMake from PyPI into build/venv"
-  install_packages python3-venv
-  { python3 -m venv "$repo/build/venv" &&
-    "$repo/build/venv/bin/pip" install 'cmake>=3.25,<4'; } >>"$log" 2>&1 || {
-    tail -n 15 "$log" >&2
-    die "could not install CMake >= 3.25"
-  }
-}
-
 say_where_cuda_is() {
   local dir
   for dir in "${CUDA_HOME:-/usr/local/cuda}/include" /usr/include; do
@@ -95,7 +76,6 @@ say_where_cuda_is() {
 command -v apt-get >/dev/null ||
   die "no apt-get: on this system install the equivalents of: ${packages[*]}"
 install_packages "${packages[@]}"
-ensure_cmake
 [[ -f $repo/deps/libunwind/lib/libunwind.a ]] ||
   echo "setup: building libunwind from the distribution's source (about 30 s)"
 "$repo/tools/build_libunwind.sh" >>"$log" 2>&1 || {
