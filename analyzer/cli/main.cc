@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/cli/compact.h"
 #include "analyzer/cli/doctor.h"
 #include "analyzer/cli/options.h"
 #include "analyzer/cli/output.h"
@@ -35,6 +36,9 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
   if (!words.empty() && words[0] == "doctor") {
     return dstrace::cli::DoctorMain(argc - 1, argv + 1);
+  }
+  if (!words.empty() && words[0] == "compact") {
+    return dstrace::cli::CompactMain({words.begin() + 1, words.end()});
   }
   const auto options = dstrace::cli::ParseOptions(words);
   if (!options.ok()) return Fail(options.status(), kBadUsage);

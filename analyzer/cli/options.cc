@@ -248,9 +248,10 @@ absl::StatusOr<Options> ParseOptions(const std::vector<std::string>& words) {
 const char kUsage[] =
     R"(usage: dstrace-report FILE... [OPTION...]
        dstrace-report doctor CONFIG... (a DeepSpeed config, without a trace)
+       dstrace-report compact FILE...  (compresses finished traces)
 
 Says where GPU memory is, who asked for it and what to change, from the traces
-that libdstrace.so wrote.
+that libdstrace.so wrote, compressed (.zst) or not.
 
   --at WHEN        the instant to look at: peak (the default), end, a time since
                    the start (12.5s, 300ms) or mark:NAME

@@ -2,14 +2,17 @@
 #include "analyzer/log/file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "analyzer/log/unpack.h"
 
 namespace dstrace::log {
 namespace {
@@ -48,7 +51,26 @@ absl::StatusOr<File> File::Open(const std::string& path) {
   file.size_ = static_cast<uint64_t>(stat.st_size);
   file.inode_ = stat.st_ino;
   file.device_ = stat.st_dev;
+  const absl::Status status = file.UnpackIfCompressed();
+  if (!status.ok()) return status;
   return file;
+}
+
+// From here on the file is the memory it was unpacked into.
+absl::Status File::UnpackIfCompressed() {
+  std::array<uint8_t, 4> start{};
+  const auto got = ReadAt(0, start);
+  if (!got.ok()) return got.status();
+  if (!IsCompressed({start.data(), *got})) return absl::OkStatus();
+  const int memory = memfd_create("dstrace trace", MFD_CLOEXEC);
+  if (memory < 0) return ErrnoStatus(path_, errno);
+  auto unpacked = Unpack(*this, memory);
+  close(std::exchange(fd_, memory));
+  if (!unpacked.ok()) return unpacked.status();
+  compressed_ = true;
+  size_ = unpacked->size;
+  notes_ = std::move(unpacked->notes);
+  return absl::OkStatus();
 }
 
 File::File(File&& other) noexcept
@@ -56,7 +78,9 @@ File::File(File&& other) noexcept
       fd_(std::exchange(other.fd_, -1)),
       size_(other.size_),
       inode_(other.inode_),
-      device_(other.device_) {}
+      device_(other.device_),
+      compressed_(other.compressed_),
+      notes_(std::move(other.notes_)) {}
 
 File::~File() {
   if (fd_ >= 0) close(fd_);
@@ -77,7 +101,8 @@ absl::StatusOr<size_t> File::ReadAt(uint64_t offset,
 }
 
 std::string File::Where(uint64_t offset) const {
-  return absl::StrCat(path_, ": byte ", offset);
+  return absl::StrCat(path_, compressed_ ? ": unpacked byte " : ": byte ",
+                      offset);
 }
 
 }  // namespace dstrace::log

@@ -84,7 +84,9 @@ absl::Status TraceReader::Load() {
   if (!index.ok()) return index.status();
   chunks_ = std::move(index->chunks);
   Survey survey;
-  survey.notes = std::move(index->notes);
+  survey.notes = file_.notes();
+  survey.notes.insert(survey.notes.end(), index->notes.begin(),
+                      index->notes.end());
   DecodeContext context;
   context.strings = &definitions_.strings();
   RecordRouter router(definitions_, checkpoint_);

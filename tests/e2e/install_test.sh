@@ -45,6 +45,9 @@ export LD_LIBRARY_PATH=$fakes
 "$prefix/bin/dstrace" report launched.pb >report.txt || fail "dstrace report"
 "$prefix/bin/dstrace-report" launched.pb | cmp - report.txt || fail "dstrace report differs from dstrace-report"
 
+"$prefix/bin/dstrace" compact launched.pb >/dev/null || fail "dstrace compact"
+"$prefix/bin/dstrace-report" launched.pb.zst | cmp - report.txt || fail "the report of the compacted log differs"
+
 # The bare name, through the loader's cache as after ldconfig. Its file is
 # bound over in a private mount namespace; where that is not allowed, the
 # search path says the same.
