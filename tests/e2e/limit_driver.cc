@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/fakes/fake_torch.h"
+#include "tests/support/largest_resident.h"
 
 // Outside the unnamed namespace: its name is in the dynamic symbol table, so
 // stacks show it without debug files.
@@ -28,19 +29,6 @@ constexpr size_t kDepth = 64;  // activations of a step
   void* const block = fake_torch_malloc(bytes);
   asm volatile("" ::: "memory");
   return block;
-}
-
-// Not of getrusage(): that one remembers what the process was before exec.
-long LargestResidentKib() {
-  std::FILE* const status = std::fopen("/proc/self/status", "r");
-  if (status == nullptr) return 0;
-  char line[256];
-  long kib = 0;
-  while (std::fgets(line, sizeof line, status) != nullptr) {
-    if (std::sscanf(line, "VmHWM: %ld", &kib) == 1) break;
-  }
-  std::fclose(status);
-  return kib;
 }
 
 // A parameter is now and then replaced by a larger one.
@@ -68,6 +56,6 @@ int main(int argc, char** argv) {
     Step(step, parameters);
   }
   std::printf("%" PRIu64 " %ld\n", fake_torch_memory_allocated(),
-              LargestResidentKib());
+              dstrace::testing::LargestResidentKib());
   return 0;
 }

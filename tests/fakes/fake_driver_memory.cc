@@ -147,45 +147,23 @@ CUresult Touch(CUdeviceptr address) {
   state.managed_touched = true;
   return kOk;
 }
-CUresult cuMemsetD8_v2(CUdeviceptr dptr, unsigned char, size_t) {
-  return Touch(dptr);
-}
-CUresult cuMemsetD8_v2_ptds(CUdeviceptr dptr, unsigned char, size_t) {
-  return Touch(dptr);
-}
-CUresult cuMemsetD8Async(CUdeviceptr dptr, unsigned char, size_t, CUstream) {
-  return Touch(dptr);
-}
-CUresult cuMemsetD8Async_ptsz(CUdeviceptr dptr, unsigned char, size_t,
-                              CUstream) {
-  return Touch(dptr);
-}
-CUresult cuMemsetD16_v2(CUdeviceptr dptr, unsigned short, size_t) {
-  return Touch(dptr);
-}
-CUresult cuMemsetD16_v2_ptds(CUdeviceptr dptr, unsigned short, size_t) {
-  return Touch(dptr);
-}
-CUresult cuMemsetD16Async(CUdeviceptr dptr, unsigned short, size_t, CUstream) {
-  return Touch(dptr);
-}
-CUresult cuMemsetD16Async_ptsz(CUdeviceptr dptr, unsigned short, size_t,
-                               CUstream) {
-  return Touch(dptr);
-}
-CUresult cuMemsetD32_v2(CUdeviceptr dptr, unsigned int, size_t) {
-  return Touch(dptr);
-}
-CUresult cuMemsetD32_v2_ptds(CUdeviceptr dptr, unsigned int, size_t) {
-  return Touch(dptr);
-}
-CUresult cuMemsetD32Async(CUdeviceptr dptr, unsigned int, size_t, CUstream) {
-  return Touch(dptr);
-}
-CUresult cuMemsetD32Async_ptsz(CUdeviceptr dptr, unsigned int, size_t,
-                               CUstream) {
-  return Touch(dptr);
-}
+// Blocking or not, for either meaning of the default stream.
+#define FAKE_MEMSET(name, Value)                                              \
+  CUresult name##_v2(CUdeviceptr dptr, Value, size_t) { return Touch(dptr); } \
+  CUresult name##_v2_ptds(CUdeviceptr dptr, Value, size_t) {                  \
+    return Touch(dptr);                                                       \
+  }                                                                           \
+  CUresult name##Async(CUdeviceptr dptr, Value, size_t, CUstream) {           \
+    return Touch(dptr);                                                       \
+  }                                                                           \
+  CUresult name##Async_ptsz(CUdeviceptr dptr, Value, size_t, CUstream) {      \
+    return Touch(dptr);                                                       \
+  }
+FAKE_MEMSET(cuMemsetD8, unsigned char)
+FAKE_MEMSET(cuMemsetD16, unsigned short)
+FAKE_MEMSET(cuMemsetD32, unsigned int)
+#undef FAKE_MEMSET
+
 CUresult cuPointerGetAttribute(void* data, int attribute, CUdeviceptr address) {
   State& state = State::Get();
   const std::lock_guard lock(state.mutex);

@@ -31,6 +31,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/largest_resident.h"
+
 extern "C" {
 int cudaMalloc(void** pointer, size_t size);
 int cudaFree(void* pointer);
@@ -149,20 +151,6 @@ int Threads(int threads, int events, const char* oracle) {
 
 constexpr int kStackBits = 22;
 
-// In VmHWM, not getrusage(): that one remembers what the process was before
-// exec.
-long LargestResidentKib() {
-  std::FILE* const status = std::fopen("/proc/self/status", "r");
-  if (status == nullptr) return 0;
-  char line[256];
-  long kib = 0;
-  while (std::fgets(line, sizeof line, status) != nullptr) {
-    if (std::sscanf(line, "VmHWM: %ld", &kib) == 1) break;
-  }
-  std::fclose(status);
-  return kib;
-}
-
 }  // namespace
 
 // Stack number i has, from the outside, a call for each bit of i. Not in the
@@ -191,9 +179,9 @@ void Descend(uint64_t number, int bits) {
 
 // Misses, all of them.
 int Stacks(uint64_t count) {
-  const long before = LargestResidentKib();
+  const long before = dstrace::testing::LargestResidentKib();
   for (uint64_t i = 0; i < count; ++i) Descend(i, kStackBits);
-  std::printf("%ld\n", LargestResidentKib() - before);
+  std::printf("%ld\n", dstrace::testing::LargestResidentKib() - before);
   return 0;
 }
 
