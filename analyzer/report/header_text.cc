@@ -67,6 +67,19 @@ std::string LossText(const Run& run) {
                        : absl::StrCat("LOST: ", absl::StrJoin(parts, ", "));
 }
 
+// Empty where every free was of something known.
+std::string UnmatchedFrees(const Run& run) {
+  std::vector<std::string> kinds;
+  for (const auto& [count, kind] :
+       {std::pair{run.unmatched_tensor_frees, " tensor"},
+        std::pair{run.unmatched_device_frees, " device"}}) {
+    if (count > 0) kinds.push_back(absl::StrCat(Count(count), kind));
+  }
+  return kinds.empty() ? ""
+                       : absl::StrCat(absl::StrJoin(kinds, " and "),
+                                      " frees were of memory not seen before");
+}
+
 std::string HistoryText(const Run& run) {
   if (run.log_limit_bytes == 0) {
     return run.tracer_bytes == 0
@@ -167,12 +180,8 @@ std::string HeaderText(const Run& run, size_t width, const Style& style) {
       native != process.properties.end()) {
     line(Wrap(absl::StrCat("native stacks: ", native->second), width, "  "));
   }
-  if (run.unmatched_tensor_frees + run.unmatched_device_frees > 0) {
-    line(style.Dim(
-        Wrap(absl::StrCat("note: ", Count(run.unmatched_tensor_frees),
-                          " tensor and ", Count(run.unmatched_device_frees),
-                          " device frees were of memory not seen before"),
-             width, "  ")));
+  if (const std::string frees = UnmatchedFrees(run); !frees.empty()) {
+    line(style.Dim(Wrap(absl::StrCat("note: ", frees), width, "  ")));
   }
   for (const std::string& note : run.notes) {
     line(style.Dim(Wrap(absl::StrCat("note: ", note), width, "  ")));

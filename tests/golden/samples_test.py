@@ -73,6 +73,15 @@ class Goldens(unittest.TestCase):
             self.assertEqual(report(SAMPLES[0], *FORMATS[kind]), report(SAMPLES[0], *FORMATS[kind]))
 
 
+class Readme(unittest.TestCase):
+    def test_the_report_it_shows_is_what_is_printed_now(self):
+        with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+            shown = file.read().split("```\ndstrace report:", 1)[1].split("\n```\n", 1)[0].splitlines()
+        self.assertGreater(len(shown), 30)
+        printed = report("zero3_mics_load").splitlines()
+        self.assertEqual(["dstrace report:" + shown[0]] + shown[1:], printed[:len(shown)])
+
+
 class Load(unittest.TestCase):
     """Loading under an outer MiCS_Init, torch 2.0's collectives emulated."""
 
