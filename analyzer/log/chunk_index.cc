@@ -259,8 +259,10 @@ absl::Status Scanner::Resync(const std::string& why) {
 }
 
 absl::StatusOr<std::optional<uint64_t>> Scanner::FindStart(uint64_t from) {
+  // Of a damaged compressed file the start may be what is missing.
+  const bool all = recognized_ || !file_.notes().empty();
   const uint64_t limit =
-      recognized_ ? file_.size() : std::min(file_.size(), kForeignSearchBytes);
+      all ? file_.size() : std::min(file_.size(), kForeignSearchBytes);
   for (uint64_t page = from; page < limit; page += kPageBytes) {
     const auto peeked = Peek(page);
     if (!peeked.ok()) return peeked.status();

@@ -102,6 +102,24 @@ class Compact(CompactTest):
             self.assert_refused(("compact", self.trace, "--remove"), self.trace, part)
             self.assertEqual((self.names(), read(self.trace)), (["run.pb"], content))
 
+    def test_a_long_trace_is_in_frames_of_4_mib_each_with_its_size(self):
+        content = read(SAMPLE) * 20
+        write(self.trace, content)
+        self.compact(self.trace)
+        packed = read(self.packed)
+        second = packed.index(MAGIC, 4)
+        # A frame of 4 MiB says so in four bytes behind its descriptor, as one segment.
+        self.assertEqual(packed[5:9], struct.pack("<I", 4 << 20))
+        self.assertEqual(packed[second + 5:second + 9], struct.pack("<I", len(content) - (4 << 20)))
+        self.assertEqual(run(self.packed).stdout, run(self.trace).stdout)
+
+        damaged = bytearray(packed)
+        damaged[second // 2] ^= 0x10
+        write(self.packed, damaged)
+        said = " ".join(run(self.packed).stdout.split())
+        self.assertIn("the %d bytes from byte 0 on are left out" % second, said)
+        self.assertIn("4194304 bytes skipped", said)
+
     def test_a_compressed_trace_is_not_compressed_again(self):
         self.compact(self.trace)
         self.assert_refused(("compact", self.packed), "run.pb.zst", "compressed already")
