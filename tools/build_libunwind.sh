@@ -147,8 +147,9 @@ build() {
   start_with_small_caches
   autoreconf -i
   # Initial-exec TLS: the library is preloaded, and its per-thread cache must
-  # not go through __tls_get_addr, which may call the host's malloc.
-  CFLAGS="-O2 -g1 -fPIC -fvisibility=hidden -ftls-model=initial-exec \
+  # not go through __tls_get_addr, which may call the host's malloc. Common
+  # symbols: up to 1.3 a variable is defined in two of its files.
+  CFLAGS="-O2 -g1 -fPIC -fvisibility=hidden -ftls-model=initial-exec -fcommon \
 -ffile-prefix-map=$PWD=libunwind -include $work/floor.h" \
     ./configure --prefix="$prefix" --libdir="$prefix/lib" --with-pic \
     --disable-shared --enable-static --disable-cxx-exceptions \
