@@ -91,7 +91,7 @@ absl::Status CompactOne(const std::string& name, const std::string& to,
   const auto file = log::File::Open(name);
   if (!file.ok()) return file.status();
   if (!file->compressed()) {
-    const absl::Status status = CheckFinished(name);
+    absl::Status status = CheckFinished(name);
     if (!status.ok()) return status;
   }
   const auto size = log::Compact(*file, to);

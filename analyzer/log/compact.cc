@@ -147,7 +147,7 @@ absl::Status Compacter::Changed() const {
 absl::Status Compacter::WriteFrames() {
   packed_.resize(ZSTD_compressBound(kFrameBytes));
   for (uint64_t at = 0; at < from_.size(); at += kFrameBytes) {
-    if (const absl::Status status = Read(at); !status.ok()) return status;
+    if (absl::Status status = Read(at); !status.ok()) return status;
     const size_t size =
         ZSTD_compress2(compress_.get(), packed_.data(), packed_.size(),
                        plain_.data(), plain_.size());
@@ -155,7 +155,7 @@ absl::Status Compacter::WriteFrames() {
       return absl::InternalError(
           absl::StrCat(from_.path(), ": ", ZSTD_getErrorName(size)));
     }
-    const absl::Status status = draft_.Append({packed_.data(), size});
+    absl::Status status = draft_.Append({packed_.data(), size});
     if (!status.ok()) return status;
     frames_.push_back(size);
   }
@@ -168,7 +168,7 @@ absl::Status Compacter::CompareFrames() {
   uint64_t at = 0;
   off_t packed_at = 0;
   for (const size_t size : frames_) {
-    if (const absl::Status status = Read(at); !status.ok()) return status;
+    if (absl::Status status = Read(at); !status.ok()) return status;
     const ssize_t read = pread(draft_.fd(), packed_.data(), size, packed_at);
     if (read < 0) return Failed(from_.path(), "cannot be read back");
     const size_t got =
