@@ -72,6 +72,8 @@ class Limit(harness.EndToEnd):
         self.assertEqual(trace_all["history_start_ns"], 0)
         self.assertIsNone(trace_all["log_limit"])
         self.assertGreaterEqual(trace_all["events"], EVENTS * 99 // 100)
+        if os.environ["E2E_SANITIZER"]:
+            return  # its shadow of the recorder's memory is resident too
         self.assertLess(rss - bare_rss, MAX_EXTRA_KIB)
         self.assertLess(rss_all - bare_rss, MAX_EXTRA_KIB)
 
