@@ -2,9 +2,11 @@
 #include <dlfcn.h>
 #include <elfutils/libdwfl.h>
 
-#include <memory>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "analyzer/symbolize/debug_files.h"
 #include "analyzer/symbolize/demangle.h"
@@ -142,23 +144,40 @@ class DebugFile {
   Dwarf_Addr low_ = 0;
 };
 
+// One for all modules that are the same file: a trace has a module again each
+// time the set of loaded ones changed, and libdw keeps what it opened open.
+class DebugFiles {
+ public:
+  explicit DebugFiles(const Libdw& libdw) : libdw_(libdw) {}
+
+  const DebugFile& Of(const model::Module& module) {
+    return files_.try_emplace({module.path, module.build_id}, libdw_, module)
+        .first->second;
+  }
+
+ private:
+  const Libdw& libdw_;
+  std::map<std::pair<std::string, std::string>, DebugFile> files_;
+};
+
 }  // namespace
 
 std::vector<FrameText> DescribeWithDebugFiles(const model::Stacks& stacks) {
   std::vector<FrameText> out = Describe(stacks);
   const Libdw* const libdw = Libdw::Get();
   if (libdw == nullptr) return out;
-  std::vector<std::unique_ptr<DebugFile>> files(stacks.modules.size());
+  DebugFiles files(*libdw);
+  std::vector<const DebugFile*> of_module(stacks.modules.size());
   for (size_t i = 0; i < out.size(); ++i) {
     const model::Frame& frame = stacks.frames[i];
     if (frame.kind != model::Frame::Kind::kNative || frame.module < 0 ||
-        static_cast<size_t>(frame.module) >= files.size()) {
+        static_cast<size_t>(frame.module) >= of_module.size()) {
       continue;
     }
     const model::Module& module = stacks.modules[frame.module];
     if (module.build_id.empty() || frame.pc <= module.base) continue;
-    std::unique_ptr<DebugFile>& file = files[frame.module];
-    if (!file) file = std::make_unique<DebugFile>(*libdw, module);
+    const DebugFile*& file = of_module[frame.module];
+    if (file == nullptr) file = &files.Of(module);
     // A return address is behind its call: the call is on the line asked for.
     if (file->found()) file->Fill(frame.pc - 1 - module.base, &out[i]);
   }

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <link.h>
+#include <sys/resource.h>
 
 #include <cstring>
 
@@ -77,6 +78,33 @@ TEST(DebugFiles, GiveFileAndLineOfTheCall) {
   EXPECT_TRUE(text.file.ends_with("debug_files_test.cc")) << text.file;
   EXPECT_EQ(text.line, line);
   EXPECT_NE(text.function.find("TestBody"), std::string::npos);
+}
+
+// As after many dlopen() and dlclose(): the trace has each module many times.
+TEST(DebugFiles, AreOpenedOnceHoweverOftenTheModuleIsThere) {
+  if (!Available()) GTEST_SKIP() << "libdw is not here";
+  void* volatile pc = nullptr;
+  pc = ReturnAddress();
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = 64;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+
+  model::Stacks stacks;
+  stacks.modules.assign(200, Self());
+  for (int module = 0; module < 200; ++module) {
+    model::Frame frame;
+    frame.pc = reinterpret_cast<uint64_t>(pc);
+    frame.module = module;
+    stacks.frames.push_back(frame);
+  }
+  const auto described = DescribeWithDebugFiles(stacks);
+
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  for (const model::FrameText& text : described) {
+    EXPECT_TRUE(text.file.ends_with("debug_files_test.cc")) << text.file;
+  }
 }
 
 TEST(DebugFiles, AreNotUsedForAnotherBuild) {
