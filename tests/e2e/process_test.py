@@ -112,7 +112,7 @@ class Files(harness.EndToEnd):
         with open(os.path.join(self.directory, "build.ninja"), "w") as file:
             file.write("rule copy\n  command = cp $in $out\nbuild out: copy build.ninja\n")
 
-        run = self.run_program(["ninja", "--quiet"])
+        run = self.run_program(["ninja"])
 
         self.assert_clean(run)
         self.assertEqual({os.path.basename(log) for log in run.logs} - {"build.ninja"}, {"out"})
