@@ -140,11 +140,18 @@ start_with_small_caches() {
   sed -i 's/^#define HASH_MIN_BITS .*/#define HASH_MIN_BITS 10/' src/x86_64/Gtrace.c
 }
 
+# Up to 1.3 the fast path of unw_backtrace() gives return addresses less one,
+# and a walk step by step the return addresses. Makes both the latter.
+give_return_addresses() {
+  sed -i 's/= (void \*) (rip - d->use_prev_instr);/= (void *) rip;/' src/x86_64/Gtrace.c
+}
+
 build() {
   cd "$work"/src/libunwind-*/
   write_floor_header "$work/floor.h"
   flush_traced_frames
   start_with_small_caches
+  give_return_addresses
   autoreconf -i
   # Initial-exec TLS: the library is preloaded, and its per-thread cache must
   # not go through __tls_get_addr, which may call the host's malloc. Common
