@@ -33,6 +33,11 @@ if(DSTRACE_SANITIZE)
   target_link_options(dstrace_flags INTERFACE -fsanitize=${DSTRACE_SANITIZE})
 endif()
 
+# Everything tells the fuzzer its branches, not only the fuzzer's own file.
+if(DSTRACE_FUZZ)
+  target_compile_options(dstrace_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
 # In the traced process: no exception may cross a C frame, no RTTI, nothing of
 # the C++ runtime beyond headers, and every symbol hidden unless exported. -O2:
 # what an event costs is the code it must fetch, and -O3 makes more of it.
