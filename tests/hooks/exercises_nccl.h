@@ -2,6 +2,8 @@
 #ifndef DSTRACE_TESTS_HOOKS_EXERCISES_NCCL_H_
 #define DSTRACE_TESTS_HOOKS_EXERCISES_NCCL_H_
 
+#include <string_view>
+
 #include "tests/hooks/exercises.h"
 
 namespace dstrace::hooks::testing {
@@ -110,6 +112,9 @@ void ExerciseCommEnd(const Target& target, F* end) {
   EXPECT_EQ(event.size, 48u << 20);  // the fake's own account
   EXPECT_EQ(end(nullptr), 4);
   EXPECT_EQ(TakeEvent(target, DeviceKind::kCommunicator).result, 4);
+  if (target.symbol != std::string_view("ncclCommFinalize")) return;
+  EXPECT_EQ(ncclCommDestroy(comm), 0);  // it is still there
+  FakeRecorderClear();
 }
 
 }  // namespace dstrace::hooks::testing
