@@ -261,7 +261,8 @@ TEST(LabTraces, JsonAndTextOpenWithTheSameVerdict) {
 
   ASSERT_TRUE(text.ok() && json.ok());
   const auto parsed = nlohmann::json::parse(*json);
-  EXPECT_EQ(text->substr(0, text->find('\n')), parsed["headline"]);
+  EXPECT_EQ(text->substr(0, text->find('\n')),
+            parsed["headline"].get<std::string>());
   EXPECT_EQ(parsed["world_size"], 2);
   EXPECT_EQ(parsed["findings"][0]["rule"], "module-apply-regather");
   EXPECT_FALSE(parsed["comparison"].empty());
