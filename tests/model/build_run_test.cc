@@ -3,6 +3,7 @@
 
 #include <numeric>
 #include <string>
+#include <string_view>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -28,7 +29,8 @@ int64_t Sum(const Ledger& ledger) {
   return static_cast<int64_t>(sum) + ledger.residual;
 }
 
-const Snapshot& Named(const Device& device, const std::string& name) {
+// By value: GCC 13 takes a reference for what may be returned.
+const Snapshot& Named(const Device& device, std::string_view name) {
   for (const Snapshot& snapshot : device.snapshots) {
     if (snapshot.name == name) return snapshot;
   }
