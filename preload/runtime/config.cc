@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <limits>
 #include <string_view>
@@ -61,8 +62,10 @@ void FindFollowed() noexcept {
     own << static_cast<uint64_t>(getpid());
     setenv(kVariable, own.c_str(), 0);
   }
-  const char* pid = getenv(kVariable);
-  g_config.followed_pid = pid == nullptr ? getpid() : atoi(pid);
+  g_config.followed_pid = getpid();
+  // Not atoi(): built with glibc 2.38 it needs that.
+  const std::string_view pid = Env(kVariable);
+  std::from_chars(pid.data(), pid.data() + pid.size(), g_config.followed_pid);
 }
 
 // "2GiB", "256MiB", "1000000"; 0 where the text is not a size.
