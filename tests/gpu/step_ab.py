@@ -9,6 +9,7 @@ function and back at the preload's. Everything else is the same: memory, GPU, ho
 hooks of the driver stay in place throughout (capture_cost.py has the whole difference, with its noise).
 
 Without LD_PRELOAD it measures itself: both sides run the same code.   ROUNDS (default 150): pairs of steps
+STEPS (default: all): which, see there
 """
 
 import ctypes
@@ -25,6 +26,7 @@ import cost_child as models
 
 SYMBOL = b"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
 PAGE = 4096
+PAIRS = 2000  # of a step that is nothing else
 
 
 def loaded(name):
@@ -87,13 +89,41 @@ class Switch:
             slot.value = self.hook if on else self.torchs
 
 
-def compare(name, model, optimizer, tokens, switch, rounds):
+def training(model, optimizer, tokens):
     def step():
         model(tokens).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
 
+    return step
+
+
+def pairs():
+    for _ in range(PAIRS):
+        torch.empty(1024, device="cuda")
+
+
+def bloom_1b():
+    return (*models.bloom_1b(), torch.randint(250880, (2, 512), device="cuda"))
+
+
+# Name: what makes the step, levels of recursion it is called under, pairs of steps for each of the ROUNDS.
+STEPS = {
+    "pair_depth_7": (lambda: pairs, 1, 1),
+    "pair_depth_30": (lambda: pairs, 24, 1),
+    "small_step": (lambda: training(*models.small()), 1, 1),
+    "bloom_1b_step": (lambda: training(*bloom_1b()), 1, 0.5),
+}
+
+
+def compare(name, switch, rounds):
+    make, depth, share = STEPS[name]
+    rounds = int(rounds * share)
+    return models.at_depth(depth, lambda: measure(name, make(), switch, rounds))
+
+
+def measure(name, step, switch, rounds):
     for _ in range(8):
         step()
     before = models.event_count()
@@ -124,9 +154,7 @@ def main():
     switch = Switch()
     print("stacks %s, %s" % (os.environ.get("DSTRACE_STACKS", "full"),
                              "preloaded" if switch.hook != switch.torchs else "not preloaded"))
-    rows = [compare("small_step", *models.small(), switch, rounds),
-            compare("bloom_1b_step", *models.bloom_1b(), torch.randint(250880, (2, 512), device="cuda"), switch,
-                    rounds // 2)]
+    rows = [compare(name, switch, rounds) for name in os.environ.get("STEPS", ",".join(STEPS)).split(",")]
     if "AB_OUT" in os.environ:
         with open(os.environ["AB_OUT"], "w") as f:
             json.dump(rows, f)
