@@ -39,6 +39,11 @@ uint32_t FlagOffset(const PyLayout& layout) noexcept {
   return layout.frame_owner;
 }
 
+// Where the code object that a frame refers to keeps its version.
+uintptr_t VersionOf(uintptr_t reference, uint32_t offset) noexcept {
+  return (reference & ~kReferenceTags) + offset;
+}
+
 }  // namespace
 
 // What is compared of a frame: read once a walk, kept in registers.
@@ -47,12 +52,14 @@ struct PythonChain::Offsets {
       : code(layout.frame_code),
         instruction(layout.frame_instruction),
         previous(layout.frame_previous),
-        flag(FlagOffset(layout)) {}
+        flag(FlagOffset(layout)),
+        version(layout.code_version) {}
 
   const uint32_t code;
   const uint32_t instruction;
   const uint32_t previous;
   const uint32_t flag;
+  const uint32_t version;
 };
 
 PythonChain::Identity PythonChain::IdentityOf(const PyLayout& layout,
@@ -91,14 +98,15 @@ inline bool PythonChain::IsSame(const PyLayout& layout, const Offsets& at,
                                 int index, Checked& checked) const noexcept {
   const Link& link = links_[index];
   const uintptr_t frame = link.frame;
-  if (Load<uintptr_t>(frame + at.instruction) != link.instruction ||
-      Load<uintptr_t>(frame + at.code) != link.code ||
-      Load<uintptr_t>(frame + at.previous) != link.previous ||
-      Load<uint8_t>(frame + at.flag) != link.flag) {
-    return false;
-  }
+  const uintptr_t caller = index == 0 ? 0 : links_[index - 1].frame;
+  const uintptr_t difference =  // one branch for all
+      (Load<uintptr_t>(frame + at.instruction) ^ link.instruction) |
+      (Load<uintptr_t>(frame + at.code) ^ link.code) |
+      (Load<uintptr_t>(frame + at.previous) ^ caller) |
+      (Load<uint8_t>(frame + at.flag) ^ link.flag);
+  if (difference != 0) return false;
   if (__builtin_expect(link.version != kNoVersion, 1)) {
-    return Load<uint32_t>(link.version_at) == link.version;
+    return Load<uint32_t>(VersionOf(link.code, at.version)) == link.version;
   }
   if (!link.is_code) return true;
   const uintptr_t code = meanings_[index].code;
@@ -174,7 +182,6 @@ void PythonChain::Push(const PyLayout& layout, uintptr_t frame) noexcept {
   const RawFrame meaning = meanings_[index] = ReadFrame(layout, frame);
   Link& link = links_[index];
   link.frame = frame;
-  link.previous = Load<uintptr_t>(frame + layout.frame_previous);
   link.code = Load<uintptr_t>(frame + layout.frame_code);
   link.instruction = Load<uintptr_t>(frame + layout.frame_instruction);
   link.flag = Load<uint8_t>(frame + FlagOffset(layout));
@@ -186,8 +193,8 @@ void PythonChain::Push(const PyLayout& layout, uintptr_t frame) noexcept {
   }
   uint64_t what = 0;
   if (layout.code_version != 0) {
-    link.version_at = meaning.code + layout.code_version;
-    what = link.version = Load<uint32_t>(link.version_at);
+    what = link.version =
+        Load<uint32_t>(VersionOf(link.code, layout.code_version));
   }
   if (link.version == kNoVersion) {
     identities_[index] = IdentityOf(layout, meaning.code);
@@ -204,13 +211,14 @@ PythonChain::Key PythonChain::Take() noexcept {
   if (truncated_) count_ = 0;
   truncated_ = false;
   links_read_ = 0;
+  for (int i = 0; i < count_; i += 2) runtime::Prefetch(&links_[i]);
   const PythonRuntime* const python = FindPython();
   const uintptr_t top = python == nullptr ? 0 : ThisThreadsFrame(*python);
   if (top == 0) {
     count_ = 0;
     return {};
   }
-  const PyLayout layout = python->layout;  // by value: stays in registers
+  const PyLayout& layout = python->layout;
   if (!WalkFrom(layout, top)) {
     truncated_ = true;
     count_ = 0;

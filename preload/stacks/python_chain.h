@@ -65,18 +65,17 @@ class PythonChain {
     TextWitness file;
     uint32_t first_line;
   };
-  // A frame's memory, as it was: all that a walk compares, close together.
+  // A frame's memory, as it was: all that a walk compares, two to a cache line.
+  // Its caller is the link before it.
   struct Link {
     uintptr_t frame;
-    uintptr_t previous;
     uintptr_t code;
     uintptr_t instruction;
-    uintptr_t version_at;  // where `version` was read
-    uint32_t version;      // 0: see the identity
+    uint32_t version;  // 0: see the identity
     uint8_t flag;
     bool is_code;
   };
-  static_assert(sizeof(Link) == 48);
+  static_assert(sizeof(Link) == 32);
 
   struct Offsets;
   struct Checked;
@@ -104,7 +103,7 @@ class PythonChain {
   int fresh_count_;
   uint16_t place_[kPlaces];  // link + 1; 0: none
   uintptr_t fresh_[kMaxLinks];
-  Link links_[kMaxLinks];
+  alignas(64) Link links_[kMaxLinks];
   Key keys_[kMaxLinks];             // of a link and all around it
   RawFrame meanings_[kMaxLinks];    // what a link's memory means
   Identity identities_[kMaxLinks];  // where the version says nothing
