@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "preload/capture/recorder.h"
-#include "preload/runtime/clock.h"
+#include "preload/runtime/event_clock.h"
 #include "preload/runtime/text.h"
 
 namespace dstrace::capture {
@@ -47,7 +47,7 @@ template <typename Put>
 uint32_t Definitions::Define(ThreadState& thread, IdTable& table,
                              const Key& key, size_t max_bytes,
                              Put put) noexcept {
-  const uint64_t now = runtime::MonotonicNow();
+  const uint64_t now = runtime::EventNow();
   // Before the lock: a new chunk takes the file's lock.
   if (pinned_ != nullptr ? !pinned_->Reserve(file_, max_bytes, now)
                          : !thread.log.EnsureRoom(file_, max_bytes, now)) {

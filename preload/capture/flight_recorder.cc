@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "preload/capture/flight_recorder.h"
 
+#include <algorithm>
+
 #include "preload/capture/recorder.h"
-#include "preload/runtime/clock.h"
+#include "preload/runtime/event_clock.h"
 
 namespace dstrace::capture {
 namespace {
@@ -54,7 +56,7 @@ bool FlightRecorder::Write(void* self, uint64_t* time) noexcept {
   flight.tensors_.LockAll();
   flight.events_.mutex().Lock();
   flight.file_.BeginCheckpoint();
-  const uint64_t now = runtime::MonotonicNow();
+  const uint64_t now = runtime::EventNow();
   *time = now;
   const bool complete = flight.WriteAll(now);
   flight.log_->Close(flight.file_);
@@ -62,7 +64,7 @@ bool FlightRecorder::Write(void* self, uint64_t* time) noexcept {
   flight.event_count_.store(flight.events_.size(), std::memory_order_relaxed);
   if (now > flight.floor_) flight.floor_ = now;
   // Whatever is recorded from here on has a later time.
-  while (runtime::MonotonicNow() <= now) {
+  while (runtime::EventNow() <= now) {
   }
   flight.events_.mutex().Unlock();
   flight.tensors_.UnlockAll();
@@ -89,7 +91,7 @@ bool FlightRecorder::WriteAll(uint64_t now) noexcept {
   // A checkpoint of nothing is one too.
   bool ok = Put(0, now, [](wire::Encoder&) {});
   tensors_.ForEach([&](const LiveTensors::Tensor& tensor) {
-    const wire::LiveTensorFields fields{.age = now - tensor.time,
+    const wire::LiveTensorFields fields{.age = now - std::min(now, tensor.time),
                                         .thread = tensor.thread,
                                         .stack = tensor.stack,
                                         .address = tensor.key,
@@ -120,12 +122,13 @@ bool FlightRecorder::WriteDevices(uint64_t now) noexcept {
                             RecordField::kLiveSample);
     });
   }
-  totals_.ForEach([&](uint32_t device, uint64_t allocated, uint64_t reserved) {
-    ok = ok && Put(kSmallRecord, now, [&](wire::Encoder& out) {
-           wire::PutTorchTotals(out, now, device, allocated, reserved,
-                                RecordField::kLiveTotals);
-         });
-  });
+  TorchTotals::ForEach(
+      [&](uint32_t device, uint64_t allocated, uint64_t reserved) {
+        ok = ok && Put(kSmallRecord, now, [&](wire::Encoder& out) {
+               wire::PutTorchTotals(out, now, device, allocated, reserved,
+                                    RecordField::kLiveTotals);
+             });
+      });
   return ok;
 }
 

@@ -28,9 +28,8 @@ namespace dstrace::capture {
 
 class FlightRecorder {
  public:
-  constexpr FlightRecorder(log::LogFile& file, ProcessLog& process,
-                           TorchTotals& totals) noexcept
-      : file_(file), process_(process), totals_(totals) {}
+  constexpr FlightRecorder(log::LogFile& file, ProcessLog& process) noexcept
+      : file_(file), process_(process) {}
 
   [[nodiscard]] bool on() const noexcept { return on_; }
   // Before the file is opened. False: no memory.
@@ -72,7 +71,6 @@ class FlightRecorder {
 
   log::LogFile& file_;
   ProcessLog& process_;
-  TorchTotals& totals_;
   bool on_ = false;
   std::atomic<uint32_t> pinned_events_{0};
   std::atomic<size_t> event_count_{0};  // of events_, read without its lock

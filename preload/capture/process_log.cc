@@ -2,7 +2,7 @@
 #include "preload/capture/process_log.h"
 
 #include "preload/capture/header.h"
-#include "preload/runtime/clock.h"
+#include "preload/runtime/event_clock.h"
 #include "preload/runtime/memory.h"
 #include "proto/wire/records.h"
 
@@ -52,7 +52,7 @@ bool ProcessLog::Start(log::LogFile& file, uint32_t thread,
   }
   if (chunk_ == nullptr) return false;
   chunk_->AdoptBy(thread);
-  const uint64_t now = runtime::MonotonicNow();
+  const uint64_t now = runtime::EventNow();
   if (!chunk_->EnsureRoom(file, wire::kPayloadBytes, now,
                           log::ChunkUse::kPinned)) {
     return false;

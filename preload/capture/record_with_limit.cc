@@ -3,7 +3,8 @@
 
 #include <string_view>
 
-#include "preload/runtime/clock.h"
+#include "preload/runtime/event_clock.h"
+#include "preload/runtime/guard.h"
 
 namespace dstrace::capture {
 namespace {
@@ -37,24 +38,16 @@ bool EndsContext(const wire::DeviceEventFields& event,
 bool WriteTensorWithLimit(Session& session, ThreadState& thread,
                           uint64_t address, int64_t size, uint32_t device,
                           uint32_t stack) noexcept {
+  const runtime::KeepErrno keep_errno;
   bool written =
-      session.Reserve(thread, wire::kMaxTupleBytes, runtime::MonotonicNow());
+      session.Reserve(thread, wire::kMaxTupleBytes, runtime::EventNow());
   LiveTensors::Shard& shard = session.flight().tensors().Of(address);
   const runtime::MutexLock lock(shard.mutex);
   const bool is_alloc = size > 0;
   const uint64_t bytes = static_cast<uint64_t>(is_alloc ? size : -size);
-  uint64_t now = runtime::MonotonicNow();
+  uint64_t now = runtime::EventNow();
   if (written) {
-    written =
-        session.PutRecord(thread, now, [&](wire::Encoder& out, uint64_t time) {
-          const wire::BlockRef block =
-              thread.log.blocks().Refer(address, bytes, device);
-          if (is_alloc) {
-            wire::PutTensorAlloc(out, time, stack, block);
-          } else {
-            wire::PutTensorFree(out, time, block);
-          }
-        });
+    thread.log.PutTensor(is_alloc, now, stack, address, bytes, device);
     now = thread.log.last_time();
   }
   if (!is_alloc) {
@@ -107,9 +100,9 @@ void WriteSampleWithLimit(Session& session, ThreadState& thread, int device,
                           SampleReason reason) noexcept {
   FlightRecorder& flight = session.flight();
   const bool reserved =
-      session.Reserve(thread, kSmallRecord, runtime::MonotonicNow());
+      session.Reserve(thread, kSmallRecord, runtime::EventNow());
   const runtime::MutexLock lock(flight.events().mutex());
-  const uint64_t now = runtime::MonotonicNow();
+  const uint64_t now = runtime::EventNow();
   const auto put = [&](wire::Encoder& out, uint64_t time) {
     wire::PutMemorySample(out, time, device, free_bytes, total_bytes,
                           static_cast<uint32_t>(reason));

@@ -3,7 +3,7 @@
 
 #include "preload/capture/record_with_limit.h"
 #include "preload/capture/session.h"
-#include "preload/runtime/clock.h"
+#include "preload/runtime/event_clock.h"
 #include "preload/runtime/hot.h"
 #include "proto/wire/records.h"
 
@@ -23,7 +23,7 @@ uint32_t TorchDeviceCode(TorchDevice device) noexcept {
 // Writes one time-carrying record into the thread's chunk.
 template <typename Put>
 bool Write(Session& session, ThreadState& thread, size_t max_bytes, Put put) {
-  const uint64_t now = runtime::MonotonicNow();
+  const uint64_t now = runtime::EventNow();
   return session.Write(thread, max_bytes, now, put);
 }
 
@@ -33,6 +33,20 @@ DSTRACE_COLD void WriteTotals(Session& session, ThreadState& thread,
   Write(session, thread, kSmallRecord, [&](wire::Encoder& out, uint64_t time) {
     wire::PutTorchTotals(out, time, device, allocated, reserved);
   });
+}
+
+// At the end of a chunk, in a new thread, or in a file with a limit.
+DSTRACE_COLD bool WriteTensorSlowly(Session& session, ThreadState& thread,
+                                    uint64_t now, uint64_t address,
+                                    int64_t size, uint32_t device,
+                                    uint32_t stack) noexcept {
+  if (session.flight().on()) {
+    return WriteTensorWithLimit(session, thread, address, size, device, stack);
+  }
+  if (!session.Reserve(thread, wire::kMaxTupleBytes, now)) return false;
+  thread.log.PutTensor(size > 0, now, stack, address,
+                       static_cast<uint64_t>(size > 0 ? size : -size), device);
+  return true;
 }
 
 // The driver is called for few and large things; their stacks are always taken
@@ -49,25 +63,26 @@ DSTRACE_HOT void RecordTensor(const void* caller, uint64_t address,
   Session& session = Session::Get();
   ThreadState* const thread = session.Enter();
   if (thread == nullptr) return;
-  const uint32_t code = TorchDeviceCode(device);
   const bool is_alloc = size > 0;
-  const uint32_t stack =
-      is_alloc ? session.Stack(*thread, session.config().stacks, caller) : 0;
-  const uint64_t bytes = static_cast<uint64_t>(is_alloc ? size : -size);
-  const auto put = [&](wire::Encoder& out, uint64_t time) {
-    const wire::BlockRef block =
-        thread->log.blocks().Refer(address, bytes, code);
-    if (is_alloc) {
-      wire::PutTensorAlloc(out, time, stack, block);
-    } else {
-      wire::PutTensorFree(out, time, block);
-    }
-  };
-  const bool written =
-      __builtin_expect(session.flight().on(), 0)
-          ? WriteTensorWithLimit(session, *thread, address, size, code, stack)
-          : Write(session, *thread, wire::kMaxTupleBytes, put);
-  if (!session.torch_totals().Agree(code, size, allocated, reserved, written)) {
+  const auto bytes = static_cast<uint64_t>(is_alloc ? size : -size);
+  const uint32_t code = TorchDeviceCode(device);
+  thread->log.Prefetch(address, bytes, code);
+  runtime::PrefetchCode<128>(reinterpret_cast<const void*>(&wire::PutTuple));
+  // relaxed: written before Enter() found that this process records.
+  const StackMode mode = runtime::Hot().stacks.load(std::memory_order_relaxed);
+  const uint64_t now = runtime::EventNow();
+  uint32_t stack = 0;
+  if (is_alloc && mode != StackMode::kNone) {
+    stack = session.Stack(*thread, mode, caller);
+  }
+  bool written = true;
+  if (__builtin_expect(thread->log.HasQuickRoom(), 1)) {
+    thread->log.PutTensor(is_alloc, now, stack, address, bytes, code);
+  } else {
+    written =
+        WriteTensorSlowly(session, *thread, now, address, size, code, stack);
+  }
+  if (!TorchTotals::Agree(code, size, allocated, reserved, written)) {
     WriteTotals(session, *thread, code, allocated, reserved);
   }
 }
@@ -106,7 +121,7 @@ void RecordDevice(const DeviceEvent& event) noexcept {
       .label = session.String(*thread, event.label),
       .free_bytes = event.free_bytes,
       .total_bytes = event.total_bytes};
-  const uint64_t now = event.time != 0 ? event.time : runtime::MonotonicNow();
+  const uint64_t now = event.time != 0 ? event.time : runtime::EventNow();
   if (__builtin_expect(session.flight().on(), 0)) {
     fields.time = now;
     WriteDeviceWithLimit(session, *thread, fields, event.api);
@@ -198,7 +213,7 @@ void RecordCupti(const CuptiTotals& totals) noexcept {
                                  .dropped = totals.dropped,
                                  .unknown = totals.unknown,
                                  .stopped = totals.stopped};
-  session.process().Write(runtime::MonotonicNow(),
+  session.process().Write(runtime::EventNow(),
                           [&fields](wire::Encoder& out, uint64_t time) {
                             fields.time = time;
                             wire::PutCuptiTotals(out, fields);
@@ -209,7 +224,7 @@ void RecordEnd(EndKind kind, int status) noexcept {
   Session& session = Session::Get();
   if (!session.recording()) return;
   session.process().Write(
-      runtime::MonotonicNow(), [&](wire::Encoder& out, uint64_t time) {
+      runtime::EventNow(), [&](wire::Encoder& out, uint64_t time) {
         wire::PutEnd(out, time, static_cast<uint32_t>(kind), status);
       });
   if (kind != EndKind::kExec) session.Finish();
@@ -222,7 +237,7 @@ void CountLoss(LossCause cause, std::string_view detail) noexcept {
 
 void ModulesChanged() noexcept { Session::Get().ModulesChanged(); }
 
-uint64_t Now() noexcept { return runtime::MonotonicNow(); }
+uint64_t Now() noexcept { return runtime::EventNow(); }
 
 bool IsRecording() noexcept { return Session::Get().recording(); }
 

@@ -21,6 +21,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "preload/runtime/hot.h"
+
 namespace dstrace::capture {
 
 // Values are those of DeviceEvent.Kind in proto/trace.proto (checked in tests).
@@ -108,6 +110,10 @@ void RecordMemorySample(int device, uint64_t free_bytes, uint64_t total_bytes,
 void RecordTensor(const void* caller, uint64_t address, int64_t size,
                   uint64_t allocated, uint64_t reserved,
                   TorchDevice device) noexcept;
+// Sends for its code.
+DSTRACE_PREFETCH void PrefetchRecordTensor() noexcept {
+  runtime::PrefetchCode<704>(reinterpret_cast<const void*>(&RecordTensor));
+}
 
 void RecordTorchOutOfMemory(uint64_t size, uint64_t allocated,
                             uint64_t reserved, TorchDevice device) noexcept;

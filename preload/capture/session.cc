@@ -11,16 +11,14 @@
 #include <cstring>
 
 #include "preload/capture/header.h"
-#include "preload/runtime/clock.h"
 #include "preload/runtime/diagnostics.h"
+#include "preload/runtime/event_clock.h"
 #include "preload/runtime/fork_gate.h"
 #include "preload/runtime/guard.h"
 #include "preload/runtime/memory.h"
 #include "preload/stacks/native.h"
 
 namespace dstrace::capture {
-
-thread_local ThreadState* t_state = nullptr;
 
 constinit Session Session::instance_;
 
@@ -50,22 +48,23 @@ Path WithPid(std::string_view path) noexcept {
 }  // namespace
 
 ThreadState* Session::EnterSlow() noexcept {
+  const runtime::KeepErrno keep_errno;
   if (fork_page_.IsChild()) BecomeChild();
   // acquire: pairs with the release in Start().
   if (state_.load(std::memory_order_acquire) == State::kIdle) Start();
   if (state_.load(std::memory_order_acquire) != State::kRecording) {
     return nullptr;
   }
-  if (t_state == nullptr) {
-    t_state = threads_.Take(ThreadId());
-    if (t_state == nullptr) {
+  if (ThisThread() == nullptr) {
+    runtime::t_line.state = threads_.Take(ThreadId(), !flight_.on());
+    if (ThisThread() == nullptr) {
       CountLoss(LossCause::kNoMemory, {});
       return nullptr;
     }
-    pthread_setspecific(thread_key_, t_state);
+    pthread_setspecific(thread_key_, ThisThread());
     NotePython();
   }
-  return t_state;
+  return ThisThread();
 }
 
 void Session::NotePython() noexcept {
@@ -139,6 +138,7 @@ void Session::Start() noexcept {
   if (state_.load(std::memory_order_relaxed) != State::kIdle) return;
   config_ = runtime::GetConfig();
   fork_page_.Arm();
+  runtime::StartEventClock();
   const bool has_limit = config_.log_limit_bytes != 0;
   bool ready = Wanted() && flight_.Start(has_limit) && OpenFile();
   definitions_.LimitStacks(config_.stack_limit);
@@ -157,6 +157,15 @@ void Session::Start() noexcept {
   // sees the file, the key and the configuration.
   state_.store(ready ? State::kRecording : State::kOff,
                std::memory_order_release);
+  // Where a child would not find the page zeroed, every event looks closer.
+  if (ready && fork_page_.wipes()) OpenQuickWay();
+}
+
+void Session::OpenQuickWay() noexcept {
+  runtime::HotPage::Line& hot = runtime::Hot();
+  // relaxed: ordered by the release after them, which pairs with Enter().
+  hot.stacks.store(config_.stacks, std::memory_order_relaxed);
+  hot.recording.store(true, std::memory_order_release);
 }
 
 void Session::PrepareStacks() noexcept {
@@ -181,8 +190,8 @@ void Session::BecomeChild() noexcept {
   definitions_.AbandonInChild();
   threads_.AbandonInChild();
   flight_.AbandonInChild();
-  torch_totals_.Reset();
-  t_state = nullptr;
+  TorchTotals::Reset();
+  runtime::t_line.state = nullptr;
   if (hooks_installed_) pthread_setspecific(thread_key_, nullptr);
   // relaxed: see above.
   said_disk_full_.store(false, std::memory_order_relaxed);
@@ -192,6 +201,7 @@ void Session::BecomeChild() noexcept {
 }
 
 void Session::WriteThread(ThreadState& thread) noexcept {
+  const runtime::KeepErrno keep_errno;
   char name[17] = {};
   prctl(PR_GET_NAME, name);
   wire::Encoder record = thread.log.encoder();
@@ -200,6 +210,7 @@ void Session::WriteThread(ThreadState& thread) noexcept {
 }
 
 void Session::LoseForSpace() noexcept {
+  const runtime::KeepErrno keep_errno;
   CountLoss(file_.disk_full() ? LossCause::kDiskFull : LossCause::kNoMemory,
             {});
   // relaxed: only this flag's own order matters.
@@ -238,8 +249,9 @@ void Session::Finish() noexcept {
   if (!file_.crash_proof()) {
     // relaxed: late events of other threads are refused from here on.
     state_.store(State::kOff, std::memory_order_relaxed);
+    runtime::Hot().recording.store(false, std::memory_order_relaxed);
     threads_.ForEachFree([this](ThreadState& s) { s.log.Close(file_); });
-    if (t_state != nullptr) t_state->log.Close(file_);
+    if (ThisThread() != nullptr) ThisThread()->log.Close(file_);
     flight_.Finish();
     process_.Finish(file_);
   }
@@ -250,8 +262,8 @@ void Session::OnThreadExit(void* state) noexcept {
   const runtime::Guard guard;
   Session& session = Get();
   // In a forked child the state is the parent's.
-  if (session.fork_page_.IsChild() || t_state != state) return;
-  t_state = nullptr;
+  if (session.fork_page_.IsChild() || ThisThread() != state) return;
+  runtime::t_line.state = nullptr;
   session.threads_.GiveBack(static_cast<ThreadState*>(state));
 }
 

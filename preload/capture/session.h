@@ -25,13 +25,11 @@
 #include "preload/log/log_file.h"
 #include "preload/runtime/config.h"
 #include "preload/runtime/fork_page.h"
+#include "preload/runtime/guard.h"
 #include "preload/runtime/hot.h"
+#include "preload/runtime/hot_page.h"
 
 namespace dstrace::capture {
-
-// initial-exec: one mov, and no allocation on a thread's first use.
-extern constinit thread_local ThreadState* t_state
-    __attribute__((tls_model("initial-exec")));
 
 class Session {
  public:
@@ -40,10 +38,12 @@ class Session {
   // The calling thread's state, or nullptr: do not record. Opens the log on the
   // first call in a process.
   [[nodiscard]] ThreadState* Enter() noexcept {
-    ThreadState* const state = t_state;
-    if (__builtin_expect(
-            state == nullptr || fork_page_.IsChild() || !state_is_recording(),
-            0)) {
+    ThreadState* const state = ThisThread();
+    // acquire: pairs with the release in Start(). A child of fork() finds
+    // false.
+    if (__builtin_expect(state == nullptr || !runtime::Hot().recording.load(
+                                                 std::memory_order_acquire),
+                         0)) {
       return EnterSlow();
     }
     return state;
@@ -117,7 +117,6 @@ class Session {
     return config_;
   }
   [[nodiscard]] ProcessLog& process() noexcept { return process_; }
-  [[nodiscard]] TorchTotals& torch_totals() noexcept { return torch_totals_; }
   // On where the file has a limit.
   [[nodiscard]] FlightRecorder& flight() noexcept { return flight_; }
 
@@ -131,12 +130,15 @@ class Session {
   static constexpr size_t kThreadRecord = 64;
 
   constexpr Session() noexcept
-      : definitions_(file_, process_),
-        flight_(file_, process_, torch_totals_) {}
+      : definitions_(file_, process_), flight_(file_, process_) {}
 
+  static ThreadState* ThisThread() noexcept {
+    return static_cast<ThreadState*>(runtime::t_line.state);
+  }
   DSTRACE_COLD ThreadState* EnterSlow() noexcept;
   void Start() noexcept;
   bool OpenFile() noexcept;
+  void OpenQuickWay() noexcept;
   void PrepareStacks() noexcept;
   void NotePython() noexcept;
   bool Wanted() const noexcept;
@@ -162,7 +164,6 @@ class Session {
   ProcessLog process_;
   Definitions definitions_;
   ThreadStatePool threads_;
-  TorchTotals torch_totals_;
   FlightRecorder flight_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "preload/runtime/guard.h"
 #include "preload/runtime/hot.h"
 #include "preload/stacks/native.h"
 #include "preload/stacks/stack_witness.h"
@@ -30,6 +31,7 @@ Key StackKey(ThreadState& thread, const Key& python, int native) noexcept {
 
 DSTRACE_COLD uint32_t Define(Definitions& definitions, ThreadState& thread,
                              const Key& key, int native) noexcept {
+  const runtime::KeepErrno keep_errno;
   bool truncated = false;
   const int python =
       thread.chain.Frames(thread.python, ThreadState::kMaxPython, &truncated);
@@ -45,6 +47,7 @@ DSTRACE_COLD uint32_t Define(Definitions& definitions, ThreadState& thread,
 DSTRACE_COLD uint32_t Unwind(Definitions& definitions, ThreadState& thread,
                              const Key& python, const void* frame,
                              const WitnessKey& place) noexcept {
+  const runtime::KeepErrno keep_errno;
   const int native =
       stacks::CaptureNative(thread.native, ThreadState::kMaxNative);
   const Key key = StackKey(thread, python, native);
@@ -60,6 +63,7 @@ DSTRACE_COLD uint32_t Unwind(Definitions& definitions, ThreadState& thread,
 DSTRACE_COLD uint32_t DefinePythonOnly(Definitions& definitions,
                                        ThreadState& thread, const Key& key,
                                        const void* caller) noexcept {
+  const runtime::KeepErrno keep_errno;
   bool truncated = false;
   const int count =
       thread.chain.Frames(thread.python, ThreadState::kMaxPython, &truncated);

@@ -10,6 +10,7 @@
 //
 // Thread-safety: a state belongs to one thread. The pool is thread-safe.
 
+#include <atomic>
 #include <cstdint>
 #include <type_traits>
 
@@ -56,18 +57,18 @@ class StackCache {
   Entry entries_[kSets][2];
 };
 
-struct ThreadState {
+struct alignas(64) ThreadState {
   static constexpr int kMaxNative = 192;
   static constexpr int kMaxPython = 256;
   static constexpr int kMaxFrames = kMaxNative + kMaxPython;
 
+  log::ThreadLog log;  // begins with what every event needs, in one line
   ThreadState* next_free;
-  log::ThreadLog log;
+  stacks::PythonChain chain;
   StackCache stacks;
   stacks::WitnessCache witnessed;
 
   void* native[kMaxNative];
-  stacks::PythonChain chain;
   stacks::PyFrame python[kMaxPython];
   uint64_t words[2 + kMaxNative];  // what keys are made of
   stacks::Frame merged[kMaxFrames];
@@ -86,8 +87,8 @@ class ThreadStatePool {
   constexpr ThreadStatePool() noexcept = default;
 
   // A state for the calling thread: one that was given back, or a fresh one.
-  // nullptr where there is no memory.
-  [[nodiscard]] ThreadState* Take(uint32_t thread) noexcept;
+  // nullptr where there is no memory. `quick`: see ThreadLog::AdoptBy.
+  [[nodiscard]] ThreadState* Take(uint32_t thread, bool quick) noexcept;
   void GiveBack(ThreadState* state) noexcept;
   // Forgets all states (they hold the parent's chunks).
   void AbandonInChild() noexcept;
@@ -100,8 +101,11 @@ class ThreadStatePool {
   }
 
  private:
+  ThreadState* Make() noexcept;
+
   runtime::Mutex mutex_;
   ThreadState* free_ = nullptr;
+  std::atomic<int> made_{0};
 };
 
 }  // namespace dstrace::capture

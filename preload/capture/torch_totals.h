@@ -12,59 +12,56 @@
 #include <atomic>
 #include <cstdint>
 
+#include "preload/runtime/hot_page.h"
+
 namespace dstrace::capture {
 
 class TorchTotals {
  public:
-  constexpr TorchTotals() noexcept = default;
-
   // False: write the totals. `written`: the event itself is in the log.
-  [[nodiscard]] bool Agree(uint32_t device, int64_t size, uint64_t allocated,
-                           uint64_t reserved, bool written) noexcept {
-    if (device >= kDevices) return true;
-    Device& last = devices_[device];
+  // `device`: type << 8 | index. Other devices than GPUs are not checked, nor
+  // is a GPU past the 32nd.
+  [[nodiscard]] static bool Agree(uint32_t device, int64_t size,
+                                  uint64_t allocated, uint64_t reserved,
+                                  bool written) noexcept {
+    const uint32_t gpu = device - kFirstGpu;
+    if (gpu >= runtime::HotPage::kGpus) return true;
+    Totals& last = runtime::g_hot_page.page.gpus[gpu];
     // relaxed: ordered by PyTorch's lock, see above. Loads and stores, not
     // exchanges: those would cost as much as the rest of the event's record.
     const uint64_t before = last.allocated.load(std::memory_order_relaxed);
     const bool same_reserved =
         last.reserved.load(std::memory_order_relaxed) == reserved;
     last.allocated.store(allocated, std::memory_order_relaxed);
-    if (!same_reserved) {
-      last.reserved.store(reserved, std::memory_order_relaxed);
-    }
+    last.reserved.store(reserved, std::memory_order_relaxed);
     const bool adds_up = before + static_cast<uint64_t>(size) == allocated;
-    return written && adds_up && same_reserved;
+    return (written & adds_up & same_reserved) != 0;  // one branch
   }
 
   // Calls `visit(device, allocated, reserved)` for each that is not zero.
   template <typename Visit>
-  void ForEach(Visit visit) const noexcept {
-    for (uint32_t device = 0; device < kDevices; ++device) {
+  static void ForEach(Visit visit) noexcept {
+    for (uint32_t gpu = 0; gpu < runtime::HotPage::kGpus; ++gpu) {
+      const Totals& last = runtime::g_hot_page.page.gpus[gpu];
       // relaxed: the last report, or the one in flight.
-      const uint64_t allocated =
-          devices_[device].allocated.load(std::memory_order_relaxed);
-      const uint64_t reserved =
-          devices_[device].reserved.load(std::memory_order_relaxed);
-      if (allocated != 0 || reserved != 0) visit(device, allocated, reserved);
+      const uint64_t allocated = last.allocated.load(std::memory_order_relaxed);
+      const uint64_t reserved = last.reserved.load(std::memory_order_relaxed);
+      if (allocated != 0 || reserved != 0) {
+        visit(kFirstGpu + gpu, allocated, reserved);
+      }
     }
   }
 
-  void Reset() noexcept {
-    for (Device& device : devices_) {
-      device.allocated.store(0, std::memory_order_relaxed);
-      device.reserved.store(0, std::memory_order_relaxed);
+  static void Reset() noexcept {
+    for (Totals& last : runtime::g_hot_page.page.gpus) {
+      last.allocated.store(0, std::memory_order_relaxed);
+      last.reserved.store(0, std::memory_order_relaxed);
     }
   }
 
  private:
-  // Device type << 8 | index; CUDA is type 1. Others are not checked.
-  static constexpr uint32_t kDevices = 2 << 8;
-  // A cache line each: threads that work for different devices share nothing.
-  struct alignas(64) Device {
-    std::atomic<uint64_t> allocated{0};
-    std::atomic<uint64_t> reserved{0};
-  };
-  Device devices_[kDevices];
+  using Totals = runtime::HotPage::Totals;
+  static constexpr uint32_t kFirstGpu = 1 << 8;  // torch's CUDA is type 1
 };
 
 }  // namespace dstrace::capture

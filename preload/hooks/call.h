@@ -159,7 +159,7 @@ inline int Call(const void* caller, Args... args) noexcept {
     return MissingResult(Info(kHook).layer);
   }
   // dstrace's own questions come through here too.
-  if (runtime::t_inside) return real(args...);
+  if (runtime::t_line.inside) return real(args...);
   if constexpr (requires { B::template Run<kHook>(caller, real, args...); }) {
     return B::template Run<kHook>(caller, real, args...);
   } else {

@@ -8,6 +8,8 @@
 #include <span>
 
 #include "preload/hooks/libc_functions.h"
+#include "preload/runtime/guard.h"
+#include "preload/runtime/hot_page.h"
 
 namespace dstrace::hooks {
 
@@ -183,6 +185,7 @@ void* RealOfRuntime(Hook hook, const void* caller) noexcept {
 }
 
 void* FindReal(size_t slot, const void* caller) noexcept {
+  const runtime::KeepErrno keep_errno;
   void* found = FindLinkedSlot(slot, caller);
   if (found == nullptr) {
     for (const char* soname : SonamesOf(SlotInfoOf(slot).layer)) {
@@ -203,6 +206,8 @@ void* OfferReal(Hook hook, void* real) noexcept {
 
 void ForgetUnloaded() noexcept {
   if (Libc().dladdr1 == nullptr) return;
+  // relaxed: the next report asks RealOf() again.
+  runtime::Hot().torch_report.store(nullptr, std::memory_order_relaxed);
   for (std::atomic<void*>& slot : g_real) {
     // relaxed: only compared and cleared; users reload with acquire.
     void* real = slot.load(std::memory_order_relaxed);

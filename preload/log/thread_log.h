@@ -15,6 +15,7 @@
 // thread to a new one (AdoptBy), which is why short-lived threads do not cost a
 // chunk each. Lives in zeroed pages (see capture/thread_state.h).
 
+#include <atomic>
 #include <cstdint>
 #include <type_traits>
 
@@ -28,34 +29,76 @@ namespace dstrace::log {
 
 // The blocks a chunk has named in full, so that the next mention is one or two
 // bytes. Mirrored by the reader: slots are given in order of literal mention.
+//
+// A look-up is one cache line: an entry is a whole block, in 16 bytes. A block
+// that does not fit into them (an address over 48 bits, a terabyte) is named in
+// full each time.
 class BlockDictionary {
  public:
   static constexpr uint32_t kSlots = 4096;
 
   void Clear() noexcept;
-  // A slot reference if this very block is known, else a literal, which becomes
-  // known from here on.
-  [[nodiscard]] DSTRACE_HOT wire::BlockRef Refer(uint64_t address,
-                                                 uint64_t size,
-                                                 uint32_t device) noexcept;
+
+  DSTRACE_PREFETCH void Prefetch(uint64_t address, uint64_t size,
+                                 uint32_t device) const noexcept {
+    runtime::Prefetch(&index_[HashOf(PlaceOf(address, device), size)]);
+  }
+  // The block's slot + 1, or 0: it is not known in this chunk.
+  [[nodiscard]] uint32_t Find(uint64_t address, uint64_t size,
+                              uint32_t device) const noexcept {
+    if (__builtin_expect(!Fits(address, size, device), 0)) return 0;
+    const uint64_t place = PlaceOf(address, device);
+    const uint64_t rest = uint64_t{epoch_} << kEpochShift | size;
+    for (uint32_t at = HashOf(place, size);
+         index_[at].rest >> kEpochShift == epoch_; at = (at + 1) % kIndexSize) {
+      const uint64_t slot = index_[at].rest ^ rest;  // if it is this block's
+      if (index_[at].place == place && (slot & ~kSlotMask) == 0) {
+        return static_cast<uint32_t>(slot >> kSlotShift) + 1;
+      }
+    }
+    return 0;
+  }
+
+  // Names a block that Find() does not know in full; it is known from here on.
+  [[nodiscard]] wire::BlockRef Add(uint64_t address, uint64_t size,
+                                   uint32_t device) noexcept;
 
  private:
-  struct Slot {
-    uint64_t address;
-    uint64_t size;
-    uint32_t device;
+  struct Entry {
+    uint64_t place;  // address | device << 48
+    uint64_t rest;   // size | slot << 40 | epoch << 52
   };
+  static constexpr int kDeviceShift = 48;
+  static constexpr int kSlotShift = 40;
+  static constexpr int kEpochShift = 52;
+  static_assert(kSlots == 1u << (kEpochShift - kSlotShift));
+  static constexpr uint32_t kMaxEpoch = (1u << (64 - kEpochShift)) - 1;
+  static constexpr uint64_t kSlotMask = uint64_t{kSlots - 1} << kSlotShift;
   static constexpr uint32_t kIndexBits = 13;
   static constexpr uint32_t kIndexSize = 1u << kIndexBits;
 
-  wire::BlockRef Literal(uint64_t address, uint64_t size,
-                         uint32_t device) noexcept;
+  static bool Fits(uint64_t address, uint64_t size, uint32_t device) noexcept {
+    return (address >> kDeviceShift | size >> kSlotShift |
+            device >> (64 - kDeviceShift)) == 0;
+  }
+  static uint64_t PlaceOf(uint64_t address, uint32_t device) noexcept {
+    return address | uint64_t{device} << kDeviceShift;
+  }
+  // Block addresses are multiples of 512 and close together; the multiplier
+  // (2^64 / golden ratio) spreads them over the high bits. The size is part of
+  // the key: an allocator cuts the same place differently from step to step,
+  // and each cut comes back.
+  static uint32_t HashOf(uint64_t place, uint64_t size) noexcept {
+    const uint64_t key = (place >> 4) ^ size << 32 ^ size;
+    return static_cast<uint32_t>((key * 0x9E3779B97F4A7C15u) >>
+                                 (64 - kIndexBits));
+  }
 
   uint64_t last_literal_;
   uint32_t last_device_;
-  uint32_t used_;
-  uint16_t index_[kIndexSize];  // slot + 1 by hash of the block; 0 is empty
-  Slot slots_[kSlots];
+  uint16_t used_;
+  uint16_t epoch_;  // of the open chunk; entries of others are empty ones
+  alignas(64) Entry index_[kIndexSize];  // by hash of the block
 };
 
 class ThreadLog {
@@ -71,6 +114,12 @@ class ThreadLog {
     return NextChunk(file, bytes, now, use);
   }
 
+  // Whether PutTensor may be called as things are: there is room, and what must
+  // be said of the thread has been said. One comparison.
+  [[nodiscard]] bool HasQuickRoom() const noexcept {
+    return used_ < quick_end_;
+  }
+
   [[nodiscard]] wire::Encoder encoder() const noexcept {
     uint8_t* const payload = chunk_ + wire::kPayloadOffset;
     return {payload + used_, payload + wire::kPayloadBytes};
@@ -78,7 +127,42 @@ class ThreadLog {
 
   // Makes what `record` wrote part of the file. False (and nothing changes)
   // where it did not fit.
-  DSTRACE_HOT bool Commit(const wire::Encoder& record) noexcept;
+  bool Commit(const wire::Encoder& record) noexcept {
+    if (!record.ok()) return false;
+    CommitUntil(record.position());
+    return true;
+  }
+
+  // Sends for the lines that PutTensor will touch.
+  DSTRACE_PREFETCH void Prefetch(uint64_t address, uint64_t size,
+                                 uint32_t device) const noexcept {
+    const auto chunk = reinterpret_cast<uintptr_t>(chunk_);  // may be null
+    runtime::Prefetch(
+        reinterpret_cast<const void*>(chunk + wire::kCommittedOffset));
+    runtime::Prefetch(
+        reinterpret_cast<const void*>(chunk + wire::kPayloadOffset + used_));
+    blocks_.Prefetch(address, size, device);
+  }
+
+  // The record of a tensor at `now`, committed. Call after EnsureRoom, with
+  // `stack` 0 and not written for a free.
+  void PutTensor(bool is_alloc, uint64_t now, uint32_t stack, uint64_t address,
+                 uint64_t size, uint32_t device) noexcept {
+    uint64_t values[7];
+    values[0] = TimeDelta(now);
+    values[1] = stack;
+    uint64_t* end = values + 1 + is_alloc;
+    const uint32_t slot = blocks_.Find(address, size, device);
+    if (__builtin_expect(slot != 0, 1)) {
+      *end++ = slot;
+    } else {
+      end = AppendNewBlock(end, address, size, device);
+    }
+    CommitUntil(wire::PutTuple(chunk_ + wire::kPayloadOffset + used_,
+                               is_alloc ? wire::RecordField::kTensorAlloc
+                                        : wire::RecordField::kTensorFree,
+                               values, end));
+  }
 
   // Nanoseconds since the time-carrying record before; never negative. Call
   // after EnsureRoom, once per time-carrying record that is committed.
@@ -93,27 +177,56 @@ class ThreadLog {
   [[nodiscard]] uint64_t last_time() const noexcept { return last_time_; }
   [[nodiscard]] bool is_empty() const noexcept { return used_ == 0; }
 
-  [[nodiscard]] BlockDictionary& blocks() noexcept { return blocks_; }
-
   // The calling thread takes over; its id is written if it is another one.
-  void AdoptBy(uint32_t thread) noexcept { thread_ = thread; }
+  // `quick`: a tensor's record needs nothing but PutTensor.
+  void AdoptBy(uint32_t thread, bool quick = false) noexcept {
+    thread_ = thread;
+    quick_ = quick;
+    SetQuickEnd();
+  }
   [[nodiscard]] bool NeedsThreadRecord() const noexcept {
     return thread_ != recorded_thread_;
   }
-  void NoteThreadRecorded() noexcept { recorded_thread_ = thread_; }
+  void NoteThreadRecorded() noexcept {
+    recorded_thread_ = thread_;
+    SetQuickEnd();
+  }
   [[nodiscard]] uint32_t thread() const noexcept { return thread_; }
 
   void Close(LogFile& file) noexcept;
   // In a child of fork(): the chunk is the parent's and not mapped here.
-  void AbandonInChild() noexcept { chunk_ = nullptr; }
+  void AbandonInChild() noexcept {
+    chunk_ = nullptr;
+    SetQuickEnd();
+  }
 
  private:
+  void CommitUntil(const uint8_t* end) noexcept {
+    used_ = static_cast<uint32_t>(end - (chunk_ + wire::kPayloadOffset));
+    // release: a reader that sees the count sees the bytes before it (its
+    // acquire load is in the analyzer's chunk reader).
+    std::atomic_ref<uint32_t>(
+        *reinterpret_cast<uint32_t*>(chunk_ + wire::kCommittedOffset))
+        .store(used_, std::memory_order_release);
+  }
+  DSTRACE_HOT [[gnu::noinline]] uint64_t* AppendNewBlock(
+      uint64_t* end, uint64_t address, uint64_t size,
+      uint32_t device) noexcept {
+    return wire::AppendBlock(end, blocks_.Add(address, size, device));
+  }
+  void SetQuickEnd() noexcept {
+    quick_end_ = !quick_ || chunk_ == nullptr || NeedsThreadRecord()
+                     ? 0
+                     : wire::kPayloadBytes - wire::kMaxTupleBytes + 1;
+  }
   DSTRACE_COLD bool NextChunk(LogFile& file, size_t bytes, uint64_t now,
                               ChunkUse use) noexcept;
 
   uint8_t* chunk_;
-  uint32_t used_;  // bytes of the payload that are committed
+  uint32_t used_;       // bytes of the payload that are committed
+  uint32_t quick_end_;  // used_ below which HasQuickRoom()
   uint32_t thread_;
+  bool quick_;
   uint32_t recorded_thread_;  // whose records the reader thinks these are
   uint64_t last_time_;
   BlockDictionary blocks_;

@@ -3,6 +3,6 @@
 
 namespace dstrace::runtime {
 
-thread_local bool t_inside = false;
+thread_local ThreadLine t_line = {};
 
 }  // namespace dstrace::runtime

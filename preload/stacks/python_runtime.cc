@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 
+#include "preload/runtime/guard.h"
 #include "preload/stacks/elf_module.h"
 #include "preload/stacks/generation.h"
 #include "preload/stacks/python.h"
@@ -232,6 +233,7 @@ DSTRACE_COLD const PythonRuntime* LookForPython() noexcept {
   const State state = g_state.load(std::memory_order_acquire);
   if (state == State::kFound) return &g_python;
   if (state != State::kSearching || !ProbeIsDue()) return nullptr;
+  const runtime::KeepErrno keep_errno;
   Candidate candidate{};
   if (!ForEachModule(OnModule, &candidate)) return nullptr;
   Publish(candidate);

@@ -37,74 +37,53 @@ inline constexpr uint64_t kShortLiteralUnit = uint64_t{1} << kShortLiteralShift;
 // Upper bound of a tuple record: tag, length, seven varints.
 inline constexpr size_t kMaxTupleBytes = 2 + 7 * kMaxVarintBytes;
 
-namespace internal {
-
-// One loop for all tuples, not inlined: an event finds its code out of the
-// caches, so less code is quicker code.
-[[gnu::noinline, gnu::hot]] inline uint8_t* WriteVarints(
-    uint8_t* at, const uint64_t* values, const uint64_t* end) noexcept {
+// The records of every event are tuples: a tag, a length of one byte, then
+// varints. PutTuple needs room for the longest tuple, however short this one
+// is. It returns one past the last byte.
+//
+// Not inlined, and one loop for all: an event finds its code out of the caches,
+// so less code is quicker code.
+[[gnu::noinline, gnu::hot]] inline uint8_t* PutTuple(
+    uint8_t* at, RecordField field, const uint64_t* values,
+    const uint64_t* end) noexcept {
+  at = WriteVarint(at, MakeTag(static_cast<uint32_t>(field), WireType::kLen));
+  uint8_t* const body = ++at;
   for (; values != end; ++values) at = WriteVarint(at, *values);
+  body[-1] = static_cast<uint8_t>(at - body);
   return at;
 }
 
-// The varints of a tuple.
-class Tuple {
- public:
-  void Add(uint64_t value) noexcept { *end_++ = value; }
-  void Add(const BlockRef& block) noexcept {
-    Add(block.slot_plus_one);
-    if (block.slot_plus_one != 0) return;
-    if (block.is_short) {
-      Add(ZigZag(block.address_delta >> kShortLiteralShift));
-      Add(block.size >> kShortLiteralShift);
-      return;
-    }
-    Add(ZigZag(block.address_delta));
-    Add(block.size);
-    Add(block.device);
+// The values that name a block, appended to those before.
+inline uint64_t* AppendBlock(uint64_t* end, const BlockRef& block) noexcept {
+  *end++ = block.slot_plus_one;
+  if (block.slot_plus_one != 0) return end;
+  if (block.is_short) {
+    *end++ = ZigZag(block.address_delta >> kShortLiteralShift);
+    *end++ = block.size >> kShortLiteralShift;
+    return end;
   }
+  *end++ = ZigZag(block.address_delta);
+  *end++ = block.size;
+  *end++ = block.device;
+  return end;
+}
 
-  // A tag and a length of one byte each, then the varints. Room for the longest
-  // tuple must be left, however short this one is.
-  void Put(Encoder& out, RecordField field) const noexcept {
-    const uint32_t tag = MakeTag(static_cast<uint32_t>(field), WireType::kLen);
-    out.Direct(kMaxTupleBytes, [tag, this](uint8_t* at) {
-      uint8_t* const body = WriteVarint(at, tag) + 1;
-      uint8_t* const end = WriteVarints(body, values_, end_);
-      body[-1] = static_cast<uint8_t>(end - body);
-      return end;
-    });
-  }
+namespace internal {
 
- private:
-  uint64_t values_[7];
-  uint64_t* end_ = values_;
-};
+template <size_t kCount>
+void PutTuple(Encoder& out, RecordField field,
+              const uint64_t (&values)[kCount]) noexcept {
+  out.Direct(kMaxTupleBytes, [&values, field](uint8_t* at) {
+    return wire::PutTuple(at, field, values, values + kCount);
+  });
+}
 
 }  // namespace internal
 
-inline void PutTensorAlloc(Encoder& out, uint64_t time, uint32_t stack,
-                           const BlockRef& block) noexcept {
-  internal::Tuple tuple;
-  tuple.Add(time);
-  tuple.Add(stack);
-  tuple.Add(block);
-  tuple.Put(out, RecordField::kTensorAlloc);
-}
-
-inline void PutTensorFree(Encoder& out, uint64_t time,
-                          const BlockRef& block) noexcept {
-  internal::Tuple tuple;
-  tuple.Add(time);
-  tuple.Add(block);
-  tuple.Put(out, RecordField::kTensorFree);
-}
-
 inline void PutStreamEvent(Encoder& out, uint64_t time, uint64_t kind,
                            uint64_t event, uint64_t stream) noexcept {
-  internal::Tuple tuple;
-  for (const uint64_t value : {time, kind, event, stream}) tuple.Add(value);
-  tuple.Put(out, RecordField::kStreamEvent);
+  internal::PutTuple(out, RecordField::kStreamEvent,
+                     {time, kind, event, stream});
 }
 
 // Fields of DeviceEvent, ids already resolved.
@@ -363,12 +342,8 @@ struct LiveTensorFields {
 };
 
 inline void PutLiveTensor(Encoder& out, const LiveTensorFields& f) noexcept {
-  internal::Tuple tuple;
-  for (const uint64_t value : {f.age, uint64_t{f.thread}, uint64_t{f.stack},
-                               f.address, f.size, uint64_t{f.device}}) {
-    tuple.Add(value);
-  }
-  tuple.Put(out, RecordField::kLiveTensor);
+  internal::PutTuple(out, RecordField::kLiveTensor,
+                     {f.age, f.thread, f.stack, f.address, f.size, f.device});
 }
 
 inline constexpr size_t kMaxLiveEventBytes = kMaxDeviceEventBytes + 32;

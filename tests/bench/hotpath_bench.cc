@@ -11,6 +11,7 @@
 #include "preload/capture/hash.h"
 #include "preload/log/thread_log.h"
 #include "preload/runtime/clock.h"
+#include "preload/runtime/event_clock.h"
 #include "preload/runtime/guard.h"
 #include "preload/stacks/native.h"
 #include "preload/stacks/stack_witness.h"
@@ -103,27 +104,38 @@ void BM_Guard(benchmark::State& state) {
 }
 BENCHMARK(BM_Guard);
 
+void BM_EventClock(benchmark::State& state) {
+  runtime::StartEventClock();
+  for (auto _ : state) benchmark::DoNotOptimize(runtime::EventNow());
+}
+BENCHMARK(BM_EventClock);
+
 void BM_BlockDictionary(benchmark::State& state) {
   const auto blocks = std::make_unique<log::BlockDictionary>();
   blocks->Clear();
+  constexpr uint64_t kBlocks = 256;
+  const auto address = [](uint64_t i) {
+    return 0x7f0000000000 + i % kBlocks * 512;
+  };
+  for (uint64_t i = 0; i < kBlocks; ++i) {
+    benchmark::DoNotOptimize(blocks->Add(address(i), 512, 256));
+  }
   uint64_t i = 0;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(
-        blocks->Refer(0x7f0000000000 + (++i % 256) * 512, 512, 256));
+    benchmark::DoNotOptimize(blocks->Find(address(++i), 512, 256));
   }
 }
 BENCHMARK(BM_BlockDictionary);
 
-void BM_EncodeAlloc(benchmark::State& state) {
+void BM_PutTuple(benchmark::State& state) {
   uint8_t bytes[wire::kMaxTupleBytes];
-  const wire::BlockRef block = {.slot_plus_one = 200};
+  const uint64_t values[] = {1500, 17, 200};
   for (auto _ : state) {
-    wire::Encoder out(bytes, bytes + sizeof bytes);
-    wire::PutTensorAlloc(out, 1500, 17, block);
-    benchmark::DoNotOptimize(bytes);
+    benchmark::DoNotOptimize(wire::PutTuple(
+        bytes, wire::RecordField::kTensorAlloc, values, values + 3));
   }
 }
-BENCHMARK(BM_EncodeAlloc);
+BENCHMARK(BM_PutTuple);
 
 }  // namespace
 }  // namespace dstrace

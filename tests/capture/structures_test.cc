@@ -112,15 +112,24 @@ TEST(StackCache, KeepsTheTwoLatestStacksOfASet) {
 }
 
 TEST(TorchTotals, AreWrittenOnlyWhenTheyDoNotAddUp) {
-  auto totals = std::make_unique<TorchTotals>();
+  TorchTotals::Reset();
   constexpr uint32_t kCuda0 = 1 << 8;
-  EXPECT_FALSE(totals->Agree(kCuda0, 512, 512, 2 << 20, true)) << "reserved";
-  EXPECT_TRUE(totals->Agree(kCuda0, 512, 1024, 2 << 20, true));
-  EXPECT_TRUE(totals->Agree(kCuda0, -512, 512, 2 << 20, true));
-  EXPECT_FALSE(totals->Agree(kCuda0, -512, 0, 0, true)) << "reserved";
-  EXPECT_FALSE(totals->Agree(kCuda0, 512, 4096, 0, true)) << "missed events";
-  EXPECT_FALSE(totals->Agree(kCuda0, 512, 4608, 0, false)) << "lost event";
-  EXPECT_TRUE(totals->Agree(1 << 9, 512, 4, 4, true)) << "not CUDA";
+  EXPECT_FALSE(TorchTotals::Agree(kCuda0, 512, 512, 2 << 20, true))
+      << "reserved";
+  EXPECT_TRUE(TorchTotals::Agree(kCuda0, 512, 1024, 2 << 20, true));
+  EXPECT_TRUE(TorchTotals::Agree(kCuda0, -512, 512, 2 << 20, true));
+  EXPECT_FALSE(TorchTotals::Agree(kCuda0, -512, 0, 0, true)) << "reserved";
+  EXPECT_FALSE(TorchTotals::Agree(kCuda0, 512, 4096, 0, true))
+      << "missed events";
+  EXPECT_FALSE(TorchTotals::Agree(kCuda0, 512, 4608, 0, false)) << "lost event";
+  EXPECT_TRUE(TorchTotals::Agree(1 << 9, 512, 4, 4, true)) << "not CUDA";
+  EXPECT_TRUE(TorchTotals::Agree(0xff, 512, 4, 4, true))
+      << "the CPU, without index";
+  EXPECT_FALSE(TorchTotals::Agree(kCuda0 + 31, 512, 4, 4, true)) << "the last";
+  std::vector<uint32_t> devices;
+  TorchTotals::ForEach(
+      [&](uint32_t device, uint64_t, uint64_t) { devices.push_back(device); });
+  EXPECT_EQ(devices, (std::vector<uint32_t>{kCuda0, kCuda0 + 31}));
 }
 
 }  // namespace

@@ -98,6 +98,14 @@ class MirrorDictionary {
   std::vector<Block> slots_;
 };
 
+// As a record names a block.
+wire::BlockRef Refer(BlockDictionary& dictionary, uint64_t address,
+                     uint64_t size, uint32_t device) {
+  const uint32_t slot = dictionary.Find(address, size, device);
+  return slot != 0 ? wire::BlockRef{.slot_plus_one = slot}
+                   : dictionary.Add(address, size, device);
+}
+
 TEST(BlockDictionary, AReaderThatMirrorsItResolvesEveryReference) {
   std::mt19937_64 random(20261130);
   auto dictionary = std::make_unique<BlockDictionary>();
@@ -109,21 +117,53 @@ TEST(BlockDictionary, AReaderThatMirrorsItResolvesEveryReference) {
       const uint64_t address = 0x7f0000000000 + random() % 9000 * unit;
       const uint64_t size = unit * (1 + random() % 3);
       const uint32_t device = 256 + random() % 16 / 15;
-      const wire::BlockRef ref = dictionary->Refer(address, size, device);
+      const wire::BlockRef ref = Refer(*dictionary, address, size, device);
       ASSERT_EQ(mirror.Resolve(ref), std::make_tuple(address, size, device));
     }
+  }
+}
+
+TEST(BlockDictionary, ABlockThatDoesNotFitAnEntryIsNeverTakenForAnother) {
+  auto dictionary = std::make_unique<BlockDictionary>();
+  dictionary->Clear();
+  MirrorDictionary mirror;
+  constexpr uint64_t kLow = 0x7f0000000000;
+  const auto check = [&](uint64_t address, uint64_t size, uint32_t device) {
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_EQ(mirror.Resolve(Refer(*dictionary, address, size, device)),
+                std::make_tuple(address, size, device));
+    }
+  };
+  for (const uint64_t address : {kLow, kLow | uint64_t{1} << 48, kLow << 16}) {
+    for (const uint64_t size :
+         {uint64_t{512}, uint64_t{512} + (uint64_t{1} << 40),
+          uint64_t{512} + (uint64_t{1} << 52)}) {
+      for (const uint32_t device : {0x100u, 0x101u, 0x10100u}) {
+        check(address, size, device);
+      }
+    }
+  }
+}
+
+TEST(BlockDictionary, ForgetsWithEachChunkHoweverManyThereWere) {
+  auto dictionary = std::make_unique<BlockDictionary>();
+  for (int chunk = 0; chunk < 10000; ++chunk) {
+    dictionary->Clear();
+    ASSERT_EQ(dictionary->Find(0x1000, 512, 256), 0u) << chunk;
+    (void)dictionary->Add(0x1000, 512, 256);
+    ASSERT_EQ(dictionary->Find(0x1000, 512, 256), 1u) << chunk;
   }
 }
 
 TEST(BlockDictionary, ASecondMentionIsASlot) {
   auto dictionary = std::make_unique<BlockDictionary>();
   dictionary->Clear();
-  EXPECT_EQ(dictionary->Refer(0x1000, 512, 256).slot_plus_one, 0u);
-  EXPECT_EQ(dictionary->Refer(0x1000, 512, 256).slot_plus_one, 1u);
-  EXPECT_EQ(dictionary->Refer(0x1000, 1024, 256).slot_plus_one, 0u)
+  EXPECT_EQ(Refer(*dictionary, 0x1000, 512, 256).slot_plus_one, 0u);
+  EXPECT_EQ(Refer(*dictionary, 0x1000, 512, 256).slot_plus_one, 1u);
+  EXPECT_EQ(Refer(*dictionary, 0x1000, 1024, 256).slot_plus_one, 0u)
       << "same address, another block";
-  EXPECT_EQ(dictionary->Refer(0x1000, 1024, 256).slot_plus_one, 2u);
-  EXPECT_EQ(dictionary->Refer(0x1000, 512, 256).slot_plus_one, 1u)
+  EXPECT_EQ(Refer(*dictionary, 0x1000, 1024, 256).slot_plus_one, 2u);
+  EXPECT_EQ(Refer(*dictionary, 0x1000, 512, 256).slot_plus_one, 1u)
       << "a place that is cut in two ways keeps both";
 }
 
@@ -131,7 +171,7 @@ TEST(BlockDictionary, ALiteralIsShortWhereDeviceAndLowBitsAreImplied) {
   auto dictionary = std::make_unique<BlockDictionary>();
   dictionary->Clear();
   const auto is_short = [&](uint64_t address, uint64_t size, uint32_t device) {
-    return dictionary->Refer(address, size, device).is_short;
+    return Refer(*dictionary, address, size, device).is_short;
   };
   EXPECT_FALSE(is_short(0x10000, 512, 256)) << "the device is not known yet";
   EXPECT_TRUE(is_short(0x20000, 1024, 256));
