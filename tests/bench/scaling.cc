@@ -37,7 +37,7 @@ namespace {
 
 constexpr int kPairs = 5000;
 constexpr int kRounds = 60;
-constexpr int kAttempts = 5;
+constexpr int kAttempts = 20;
 constexpr uintptr_t kFirstBlock = 0x7f0000000000;
 
 double CpuNanoseconds() {
