@@ -78,6 +78,15 @@ uint64_t DeviceLayer::code_bytes(int device) const {
   return totals == nullptr ? 0 : totals->code;
 }
 
+uint64_t DeviceLayer::released_shareable(int device) const {
+  const Totals* const totals = FindTotals(device);
+  return totals == nullptr ? 0 : totals->released_shareable;
+}
+
+void DeviceLayer::SetReleasedShareable(int device, uint64_t bytes) {
+  TotalsOf(device).released_shareable = bytes;
+}
+
 uint64_t DeviceLayer::pool_bytes(int device, OwnerId owner) const {
   const Totals* const totals = FindTotals(device);
   if (totals == nullptr || owner >= totals->pooled.size()) return 0;
@@ -378,6 +387,8 @@ void DeviceLayer::CreatePhysical(const DeviceEvent& event) {
   Object object;
   object.allocation = Make(event, Layer::kDevice);
   object.handles = 1;
+  object.shareable =
+      event.offset != 0 && object.allocation.layer == Layer::kDevice;
   Add(object.allocation);
   const ObjectId id = ++last_object_;
   objects_.emplace(id, object);
@@ -393,6 +404,10 @@ void DeviceLayer::RetainPhysical(const DeviceEvent& event) {
     const auto mapping = mappings_.find(event.address);
     if (event.address != 0 && mapping != mappings_.end()) {
       id = mapping->second.object;
+    }
+    if (!objects_.contains(id)) {
+      id = ++last_object_;
+      objects_[id].foreign = true;
     }
     handle = handles_.emplace(event.handle, id).first;
   }
@@ -444,7 +459,11 @@ void DeviceLayer::Unmap(uint64_t address, uint64_t size) {
 void DeviceLayer::DropIfUnused(ObjectId id) {
   const auto object = objects_.find(id);
   if (object->second.handles > 0 || object->second.mappings > 0) return;
-  Remove(object->second.allocation);
+  const DeviceAllocation& allocation = object->second.allocation;
+  if (object->second.shareable) {
+    TotalsOf(allocation.device).released_shareable += allocation.size;
+  }
+  if (!object->second.foreign) Remove(allocation);
   objects_.erase(object);
 }
 

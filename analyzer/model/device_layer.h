@@ -82,13 +82,20 @@ class DeviceLayer {
   [[nodiscard]] const Groups& groups() const { return groups_; }
   [[nodiscard]] uint64_t unmatched_frees() const { return unmatched_frees_; }
 
+  // Physical memory that this process has let go of, but another one may still
+  // have open: it could be exported. Less what is known to have come back.
+  [[nodiscard]] uint64_t released_shareable(int device) const;
+  void SetReleasedShareable(int device, uint64_t bytes);
+
   // Calls `use(const DeviceAllocation&)` for all that is live.
   template <typename Use>
   void ForEachLive(Use use) const {
     for (const auto& [address, allocation] : by_address_) use(allocation);
     for (const auto& [address, allocation] : registered_) use(allocation);
     for (const auto& [handle, allocation] : arrays_) use(allocation);
-    for (const auto& [id, object] : objects_) use(object.allocation);
+    for (const auto& [id, object] : objects_) {
+      if (!object.foreign) use(object.allocation);
+    }
     for (const DeviceAllocation& allocation : code_) use(allocation);
     for (const DeviceAllocation& allocation : graph_memory_) use(allocation);
   }
@@ -99,10 +106,12 @@ class DeviceLayer {
     DeviceAllocation allocation;
     uint64_t handles = 0;
     uint64_t mappings = 0;
+    bool shareable = false;  // another process may have it open
+    bool foreign = false;    // imported: the bytes are another process's
   };
   struct Mapping {
     uint64_t size = 0;
-    ObjectId object = 0;  // 0: another process's memory
+    ObjectId object = 0;  // 0: of a handle that was never seen
   };
   struct Pool {
     int device = 0;
@@ -117,6 +126,7 @@ class DeviceLayer {
     uint64_t managed = 0;
     uint64_t managed_extent = 0;
     uint64_t code = 0;
+    uint64_t released_shareable = 0;
     std::vector<uint64_t> pooled;  // by owner
     std::vector<uint64_t> by_owner;
     std::vector<bool> owner_seen;
@@ -153,10 +163,10 @@ class DeviceLayer {
   Table registered_;  // host ranges pinned after the fact
   Table arrays_;      // by handle
   absl::flat_hash_map<ObjectId, Object> objects_;
-  absl::flat_hash_map<uint64_t, ObjectId> handles_;  // 0: another process's
-  std::map<uint64_t, Mapping> mappings_;             // by address
-  absl::flat_hash_map<uint64_t, Pool> pools_;        // by PoolKey()
-  std::vector<DeviceAllocation> code_;               // in order of time
+  absl::flat_hash_map<uint64_t, ObjectId> handles_;
+  std::map<uint64_t, Mapping> mappings_;       // by address
+  absl::flat_hash_map<uint64_t, Pool> pools_;  // by PoolKey()
+  std::vector<DeviceAllocation> code_;         // in order of time
   // Memory nodes: the largest of each stack, and the addresses they return,
   // whose free outside of the graph is no unmatched one.
   std::map<std::pair<int, StackId>, uint64_t> graph_nodes_;

@@ -89,15 +89,42 @@ void MemoryState::KeepManagedTouch(PerDevice& device, int64_t more) {
   device_layer_.Apply(own);
 }
 
+// What neither the device layer nor another line explains but `managed` pages.
+int64_t MemoryState::UnexplainedOf(int index, uint64_t used) const {
+  const PerDevice* const device = Find(index);
+  uint64_t explained = Accounted(index) + device_layer_.code_bytes(index);
+  if (device != nullptr) {
+    explained += device->context + device->before_first_context;
+  }
+  return static_cast<int64_t>(used) - static_cast<int64_t>(explained);
+}
+
+// Physical memory that was let go of, but that the device has not got back:
+// what a sample cannot explain beyond what it could not before, as far as
+// memory was released that another process can have open (NCCL's peers do).
+// What has come back once stays so.
+void MemoryState::DeduceHeldElsewhere(int index, uint64_t used) {
+  constexpr uint64_t kGranule = uint64_t{2} << 20;  // of physical memory
+  PerDevice& device = Slot(index);
+  const int64_t unexplained = UnexplainedOf(index, used) -
+                              static_cast<int64_t>(device.managed_on_device);
+  const int64_t more = unexplained - device.unexplained_before_release;
+  device.held_elsewhere =
+      std::min(device_layer_.released_shareable(index),
+               static_cast<uint64_t>(std::max<int64_t>(more, 0)));
+  if (device.held_elsewhere < kGranule) {
+    device.held_elsewhere = 0;
+    device.unexplained_before_release = std::max<int64_t>(unexplained, 0);
+  }
+  device_layer_.SetReleasedShareable(index, device.held_elsewhere);
+}
+
 // What no line explains while managed memory is alive is taken for its pages,
 // as far as that memory reaches, beyond what none explained before.
 void MemoryState::DeduceManaged(int index, uint64_t used) {
   PerDevice& device = Slot(index);
-  const uint64_t explained = Accounted(index) + device.context +
-                             device.before_first_context +
-                             device_layer_.code_bytes(index);
-  const auto unexplained =
-      static_cast<int64_t>(used) - static_cast<int64_t>(explained);
+  const int64_t unexplained =
+      UnexplainedOf(index, used) - static_cast<int64_t>(device.held_elsewhere);
   const uint64_t extent = device_layer_.managed_extent(index);
   const int64_t more = unexplained - device.unexplained_before_managed;
   if (extent == 0) {
@@ -130,6 +157,7 @@ int MemoryState::Apply(const MemorySample& event) {
   anchor.time_ns = event.time;
   anchor.total = event.total_bytes;
   anchor.used = event.total_bytes - event.free_bytes;
+  DeduceHeldElsewhere(index, anchor.used);
   DeduceManaged(index, anchor.used);
   anchor.layer_bytes = LayerBytes(index);
   PerDevice& device = Slot(index);
@@ -182,6 +210,7 @@ void MemoryState::MeasureContext(PerDevice& device) {
   device.context_created = true;
   // The sample it was measured with could not be explained without it.
   device.unexplained_before_managed = 0;
+  device.unexplained_before_release = 0;
 }
 
 int MemoryState::Apply(const TorchTotals& event) {

@@ -81,6 +81,9 @@ class MemoryState {
     DeviceEvent managed_touch = {};
     uint64_t reported_reserved = 0;  // by torch
     TorchCheck check;
+    // Freed here and still open elsewhere, see DeduceHeldElsewhere.
+    uint64_t held_elsewhere = 0;
+    int64_t unexplained_before_release = 0;
     // Context accounting, see MeasureContext. Use beyond the device layer at
     // the last sample of a context and at the one before it.
     std::optional<uint64_t> outside;
@@ -108,6 +111,8 @@ class MemoryState {
   static void MeasureContext(PerDevice& device);
   void CompareReserved(int index, const TorchTotals& event, TorchCheck& check);
   void SettleCheck(int index, uint32_t thread);
+  int64_t UnexplainedOf(int index, uint64_t used) const;
+  void DeduceHeldElsewhere(int index, uint64_t used);
   void DeduceManaged(int index, uint64_t used);
   void ApplyManagedTouch(PerDevice& device, int index,
                          const DeviceEvent& event);

@@ -144,16 +144,24 @@ struct Ledger {
   // first of them, at most `managed_extent`.
   uint64_t managed_on_device = 0;
   uint64_t managed_extent = 0;  // of live managed memory, in 2 MiB blocks
-  uint64_t host_pinned = 0;     // beside it, not part of it
-  uint64_t managed = 0;         // beside it: cudaMallocManaged, wherever it is
+  // Part of residual: physical memory that was released, but that the device
+  // has not got back, since another process has it open (as NCCL's peers do).
+  uint64_t held_elsewhere = 0;
+  uint64_t host_pinned = 0;  // beside it, not part of it
+  uint64_t managed = 0;      // beside it: cudaMallocManaged, wherever it is
 };
 
-// What no line of a ledger names: residual less contexts, code, managed memory
-// and those who were there before.
+// What the residual holds beside contexts, other processes and error.
+constexpr int64_t NamedResidual(const Ledger& ledger) {
+  return static_cast<int64_t>(ledger.code + ledger.managed_on_device +
+                              ledger.held_elsewhere);
+}
+
+// What no line of a ledger names: residual less contexts, those who were there
+// before, and what has a name.
 constexpr int64_t Unexplained(const Ledger& ledger) {
-  return ledger.residual -
-         static_cast<int64_t>(ledger.context + ledger.before_first_context +
-                              ledger.code + ledger.managed_on_device);
+  return ledger.residual - NamedResidual(ledger) -
+         static_cast<int64_t>(ledger.context + ledger.before_first_context);
 }
 
 // What was asked for on behalf of one NCCL communicator or CUDA graph, see

@@ -151,6 +151,7 @@ Ledger MakeLedger(const MemoryState& state, int device, uint64_t time_ns,
     ledger.context = known->context;
     ledger.context_includes_others = known->context_includes_others;
     ledger.managed_on_device = known->managed_on_device;
+    ledger.held_elsewhere = known->held_elsewhere;
   }
   FillUsed(state, device, time_ns, first_sample,
            ledger.torch_reserved + libraries, &ledger);

@@ -59,11 +59,11 @@ class Collector {
     if (tensors || ledger.torch_live > 0) {
       AddGroup("torch, cached (no tensor uses it)", ledger.torch_cached);
     }
-    const auto code =
-        static_cast<int64_t>(ledger.code + ledger.managed_on_device);
-    if (ledger.residual > code) {
+    AddGroup("freed, open in another process", ledger.held_elsewhere);
+    const int64_t named = model::NamedResidual(ledger);
+    if (ledger.residual > named) {
       AddGroup("CUDA context and others",
-               static_cast<uint64_t>(ledger.residual - code));
+               static_cast<uint64_t>(ledger.residual - named));
     }
   }
 

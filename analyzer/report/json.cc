@@ -100,6 +100,7 @@ Object LedgerObject(const model::Ledger& ledger) {
           {"code", ledger.code},
           {"managed_on_device", ledger.managed_on_device},
           {"managed_extent", ledger.managed_extent},
+          {"held_elsewhere", ledger.held_elsewhere},
           {"unexplained", model::Unexplained(ledger)},
           {"host_pinned", ledger.host_pinned},
           {"managed", ledger.managed}};

@@ -97,6 +97,8 @@ void Rows(Table& table, const std::vector<const Snapshot*>& snapshots,
             [](const Ledger& l) { return l.code; });
   table.Row("managed memory on the device (deduced)", false,
             [](const Ledger& l) { return l.managed_on_device; });
+  table.Row("freed here, open in another process", false,
+            [](const Ledger& l) { return l.held_elsewhere; });
   const bool others = std::any_of(
       snapshots.begin(), snapshots.end(),
       [](const Snapshot* s) { return s->ledger.context_includes_others; });

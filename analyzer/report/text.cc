@@ -146,11 +146,14 @@ class Writer {
       extras.push_back(
           {"torch's cache: no tensor uses it", ledger.torch_cached});
     }
-    const auto code =
-        static_cast<int64_t>(ledger.code + ledger.managed_on_device);
-    if (ledger.residual > code) {
+    if (ledger.held_elsewhere > 0) {
+      extras.push_back(
+          {"freed, open in another process", ledger.held_elsewhere});
+    }
+    const int64_t named = model::NamedResidual(ledger);
+    if (ledger.residual > named) {
       extras.push_back({"CUDA context and other processes",
-                        static_cast<uint64_t>(ledger.residual - code)});
+                        static_cast<uint64_t>(ledger.residual - named)});
     }
     if (!rows.empty() || ledger.torch_cached > 0) {
       Heading(absl::StrCat("Who holds it ", when, " (",

@@ -53,12 +53,12 @@ std::string Gap(const Ledger& ledger) {
   add(ledger.torch_cached, "torch's cache");
   for (const auto& [owner, bytes] : ledger.libraries)
     add(bytes, OwnerName(owner));
-  const auto code =
-      static_cast<int64_t>(ledger.code + ledger.managed_on_device);
+  const int64_t named = model::NamedResidual(ledger);
   add(ledger.code, "CUDA's code and streams");
   add(ledger.managed_on_device, "managed memory");
-  if (ledger.residual > code) {
-    add(static_cast<uint64_t>(ledger.residual - code),
+  add(ledger.held_elsewhere, "freed memory that another process has open");
+  if (ledger.residual > named) {
+    add(static_cast<uint64_t>(ledger.residual - named),
         "CUDA context and other processes");
   }
   if (small > 0) parts.emplace_back(small, "smaller parts");

@@ -229,6 +229,7 @@ struct MemCreate : Body {
     event.device = prop->location.type == kLocationDevice
                        ? prop->location.id
                        : capture::kDeviceHost;
+    event.offset = static_cast<uint64_t>(prop->requested_handle_types);
   }
   static void After(DeviceEvent& event, const Handle* handle, size_t,
                     const CUmemAllocationProp*, unsigned long long) noexcept {

@@ -43,8 +43,13 @@ inline void ExerciseMemCreate(const Target& target,
   EXPECT_EQ(event.handle, handle);
   EXPECT_EQ(event.size, kPage);
   EXPECT_EQ(event.device, 1);  // of the properties, not the current one
+  EXPECT_EQ(event.offset, 0U) << "cannot be exported";
   EXPECT_EQ(cuMemRelease(handle), 0);
   FakeRecorderClear();
+
+  prop.requested_handle_types = 9;  // a file descriptor, a fabric handle
+  ASSERT_EQ(create(&handle, kPage, &prop, 0), 0);
+  EXPECT_EQ(TakeEvent(target, DeviceKind::kPhysicalCreate).offset, 9U);
 
   prop.location.type = 2;  // host
   ASSERT_EQ(create(&handle, kPage, &prop, 0), 0);

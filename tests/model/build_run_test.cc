@@ -58,6 +58,20 @@ class BuildRunTest : public ::testing::Test {
                             .address = kGiB + address,
                             .size = size});
   }
+  void Physical(uint64_t time, uint64_t handle, uint64_t size,
+                bool shareable = true) {
+    source_.Add(DeviceEvent{.time = time,
+                            .kind = DeviceKind::kPhysicalCreate,
+                            .stack = nccl_,
+                            .device = 0,
+                            .size = size,
+                            .handle = handle,
+                            .offset = shareable ? uint64_t{1} : 0});
+  }
+  void Release(uint64_t time, uint64_t handle) {
+    source_.Add(DeviceEvent{
+        .time = time, .kind = DeviceKind::kPhysicalRelease, .handle = handle});
+  }
   void Touch(uint64_t time, uint64_t size) {
     source_.Add(DeviceEvent{.time = time,
                             .kind = DeviceKind::kModuleLoad,
@@ -263,6 +277,51 @@ TEST_F(BuildRunTest, AContextCostsWhatTheSamplesAroundItDifferBy) {
   EXPECT_EQ(ledger.before_first_context, 300U);
   EXPECT_EQ(ledger.context, 500U);
   EXPECT_FALSE(ledger.context_includes_others);
+}
+
+// NCCL's peers map each other's buffers: the memory lives until the last one
+// has let go of it.
+TEST_F(BuildRunTest, ReleasedMemoryThatAPeerHasOpenIsNamedUntilItComesBack) {
+  Sample(10, 500 * kMiB, SampleReason::kContext);
+  Context(20);
+  Physical(30, 1, 64 * kMiB);
+  Physical(31, 2, 96 * kMiB);
+  Sample(40, 663 * kMiB);  // 3 MiB of somebody else
+  Release(50, 1);
+  Release(51, 2);
+  Sample(60, 567 * kMiB);  // one of them is still there
+  Device(70, 0x900000000, 7 * kMiB, nccl_);
+  BuildOptions options;
+  options.at = {.kind = At::Kind::kTime, .time_ns = 75};
+  Sample(80, 510 * kMiB);  // now it is gone
+
+  const Built run = Build(options);
+
+  const Ledger& during = Named(run.devices.at(0), "7.5e-08s").ledger;
+  EXPECT_EQ(during.held_elsewhere, 64 * kMiB);
+  EXPECT_EQ(Unexplained(during), 3 * int64_t{kMiB});
+  EXPECT_EQ(during.device_used, 574 * kMiB);
+  EXPECT_EQ(Sum(during), static_cast<int64_t>(during.device_used));
+  const Ledger& end = Named(run.devices.at(0), "end").ledger;
+  EXPECT_EQ(end.held_elsewhere, 0U);
+  EXPECT_EQ(Unexplained(end), 3 * int64_t{kMiB});
+}
+
+TEST_F(BuildRunTest, WhatCameBackOnceOrCannotBeSharedIsNotOpenElsewhere) {
+  Sample(10, 500 * kMiB, SampleReason::kContext);
+  Context(20);
+  Physical(30, 1, 64 * kMiB);
+  Physical(31, 2, 96 * kMiB, /*shareable=*/false);
+  Release(40, 1);
+  Sample(50, 596 * kMiB);  // it came back
+  Release(60, 2);
+  Sample(70, 580 * kMiB);  // 80 MiB of somebody else
+
+  const Built run = Build();
+  const Ledger& end = Named(run.devices.at(0), "end").ledger;
+
+  EXPECT_EQ(end.held_elsewhere, 0U);
+  EXPECT_EQ(Unexplained(end), 80 * int64_t{kMiB});
 }
 
 TEST_F(BuildRunTest,

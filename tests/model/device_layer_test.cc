@@ -269,6 +269,40 @@ TEST_F(DeviceLayerTest, MemoryOfOtherProcessesIsNotCounted) {
   EXPECT_EQ(layer_.unmatched_frees(), 0U);
 }
 
+TEST_F(DeviceLayerTest, AnImportedHandleIsRetainedAndReleasedLikeAnyOther) {
+  Apply({.kind = DeviceKind::kPhysicalRetain, .handle = 9, .flags = 1});
+  Map(0x10000000, 2 * kMiB, 9);
+  Apply({.kind = DeviceKind::kPhysicalRetain,
+         .address = 0x10000000,
+         .handle = 9});
+  Release(9);
+  Release(9);
+  EXPECT_EQ(layer_.unmatched_frees(), 0U);
+  Unmap(0x10000000, 2 * kMiB);
+  EXPECT_EQ(layer_.bytes(0), 0U);
+  EXPECT_FALSE(layer_.seen(0)) << "nothing of it is ours";
+  layer_.ForEachLive([](const DeviceAllocation&) { ADD_FAILURE(); });
+  Release(9);
+  EXPECT_EQ(layer_.unmatched_frees(), 1U) << "once too often";
+}
+
+TEST_F(DeviceLayerTest, OnlyShareableMemoryCanOutliveItsRelease) {
+  Apply({.kind = DeviceKind::kPhysicalCreate,
+         .device = 0,
+         .size = 4 * kMiB,
+         .handle = 1,
+         .offset = 1});
+  Create(2, 2 * kMiB);
+  Release(2);
+  EXPECT_EQ(layer_.released_shareable(0), 0U);
+  Map(0x10000000, 4 * kMiB, 1);
+  Release(1);
+  EXPECT_EQ(layer_.released_shareable(0), 0U) << "still mapped here";
+  Unmap(0x10000000, 4 * kMiB);
+  EXPECT_EQ(layer_.released_shareable(0), 4 * kMiB);
+  EXPECT_EQ(layer_.bytes(0), 0U);
+}
+
 TEST_F(DeviceLayerTest, HostAndManagedMemoryStandBeside) {
   Apply({.kind = DeviceKind::kHostAlloc,
          .device = kHostIndex,
