@@ -153,19 +153,18 @@ void Session::Start() noexcept {
     hooks_installed_ = true;
   }
   if (ready && config_.stacks != runtime::StackMode::kNone) PrepareStacks();
+  // relaxed: ordered by the release after it. Not only for the quick way: a
+  // thread may come in before that is open, or without.
+  runtime::Hot().stacks.store(config_.stacks, std::memory_order_relaxed);
   // release: pairs with the acquires in EnterSlow(); whoever sees kRecording
   // sees the file, the key and the configuration.
   state_.store(ready ? State::kRecording : State::kOff,
                std::memory_order_release);
   // Where a child would not find the page zeroed, every event looks closer.
-  if (ready && fork_page_.wipes()) OpenQuickWay();
-}
-
-void Session::OpenQuickWay() noexcept {
-  runtime::HotPage::Line& hot = runtime::Hot();
-  // relaxed: ordered by the release after them, which pairs with Enter().
-  hot.stacks.store(config_.stacks, std::memory_order_relaxed);
-  hot.recording.store(true, std::memory_order_release);
+  // release: pairs with the acquire in Enter().
+  if (ready && fork_page_.wipes()) {
+    runtime::Hot().recording.store(true, std::memory_order_release);
+  }
 }
 
 void Session::PrepareStacks() noexcept {

@@ -138,7 +138,6 @@ class Session {
   DSTRACE_COLD ThreadState* EnterSlow() noexcept;
   void Start() noexcept;
   bool OpenFile() noexcept;
-  void OpenQuickWay() noexcept;
   void PrepareStacks() noexcept;
   void NotePython() noexcept;
   bool Wanted() const noexcept;

@@ -4,14 +4,22 @@
 // runs in a process of its own, since a process has one log.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <latch>
 #include <map>
 #include <set>
@@ -235,6 +243,53 @@ TEST_F(CaptureTest, AForkedChildWithoutEventsLeavesTheParentsFileAlone) {
   EXPECT_EQ(trace.all.tensor_alloc_size(), 2);
   ASSERT_EQ(trace.all.end_size(), 1);
   EXPECT_EQ(trace.all.end(0).status(), 0);
+}
+
+// From here on as under a kernel that knows no MADV_WIPEONFORK (before 4.14).
+bool RefuseToWipeOnFork() {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MADV_WIPEONFORK, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {static_cast<unsigned short>(std::size(filter)),
+                              filter};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// Of a tensor's allocation: its second number, after the time.
+bool HasStack(const std::string& tuple) {
+  size_t at = 0;
+  while ((static_cast<uint8_t>(tuple.at(at)) & 0x80) != 0) ++at;
+  return tuple.at(at + 1) != 0;
+}
+
+TEST_F(CaptureTest, WhereAForkWipesNoPagesParentAndChildRecordAllTheSame) {
+  const int status = Record([] {
+    if (!RefuseToWipeOnFork()) _exit(77);
+    for (int i = 0; i < 10; ++i) Alloc(0x1000 * (i + 1), 512);
+    if (fork() == 0) {
+      for (int i = 0; i < 10; ++i) Alloc(0x1000 * (i + 1), 512);
+      exit(0);
+    }
+    wait(nullptr);
+    Alloc(0x100000, 512);
+  });
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no seccomp here";
+  EXPECT_EQ(status, 0);
+  const std::vector<std::string> files = Files();
+  ASSERT_EQ(files.size(), 2u);
+  for (const std::string& file : files) {
+    const proto::Records all = ReadTrace(file).all;
+    EXPECT_EQ(all.tensor_alloc_size(), file == path_ ? 11 : 10) << file;
+    for (const std::string& alloc : all.tensor_alloc()) {
+      EXPECT_TRUE(HasStack(alloc)) << file;
+    }
+  }
 }
 
 TEST_F(CaptureTest, LossIsInTheFileByCause) {
