@@ -96,9 +96,9 @@ struct PythonChain::Checked {
 // The caller knows that the link's frame is on the stack.
 inline bool PythonChain::IsSame(const PyLayout& layout, const Offsets& at,
                                 int index, Checked& checked) const noexcept {
-  const Link& link = links_[index];
+  const Link& link = At(index);
   const uintptr_t frame = link.frame;
-  const uintptr_t caller = index == 0 ? 0 : links_[index - 1].frame;
+  const uintptr_t caller = At(index - 1).frame;
   const uintptr_t difference =  // one branch for all
       (Load<uintptr_t>(frame + at.instruction) ^ link.instruction) |
       (Load<uintptr_t>(frame + at.code) ^ link.code) |
@@ -143,7 +143,7 @@ uint32_t PythonChain::PlaceOf(uintptr_t frame) noexcept {
 
 inline int PythonChain::Known(uintptr_t frame) const noexcept {
   const int link = place_[PlaceOf(frame)] - 1;
-  return link >= 0 && link < count_ && links_[link].frame == frame ? link : -1;
+  return link >= 0 && link < count_ && At(link).frame == frame ? link : -1;
 }
 
 // Collects the frames that must be read, innermost first, and leaves those
@@ -164,9 +164,9 @@ bool PythonChain::WalkFrom(const PyLayout& layout, uintptr_t frame) noexcept {
     // Those that looked the same lie within one that does not.
     for (int i = first; i > link; --i) {
       if (fresh_count_ == kMaxLinks) return false;
-      fresh_[fresh_count_++] = links_[i].frame;
+      fresh_[fresh_count_++] = At(i).frame;
     }
-    if (first >= 0) frame = links_[link].frame;
+    if (first >= 0) frame = At(link).frame;
     if (fresh_count_ == kMaxLinks) return false;
     fresh_[fresh_count_++] = frame;
     frame = Load<uintptr_t>(frame + at.previous);
@@ -180,7 +180,7 @@ void PythonChain::Push(const PyLayout& layout, uintptr_t frame) noexcept {
   const Key outer = index == 0 ? Key{} : keys_[index - 1];
   place_[PlaceOf(frame)] = static_cast<uint16_t>(index + 1);
   const RawFrame meaning = meanings_[index] = ReadFrame(layout, frame);
-  Link& link = links_[index];
+  Link& link = At(index);
   link.frame = frame;
   link.code = Load<uintptr_t>(frame + layout.frame_code);
   link.instruction = Load<uintptr_t>(frame + layout.frame_instruction);
@@ -211,7 +211,11 @@ PythonChain::Key PythonChain::Take() noexcept {
   if (truncated_) count_ = 0;
   truncated_ = false;
   links_read_ = 0;
-  for (int i = 0; i < count_; i += 2) runtime::Prefetch(&links_[i]);
+  // Two to a line; the processor sees where a walk along lines leads.
+  for (int i = 0; i < 8; i += 2) {
+    runtime::Prefetch(reinterpret_cast<const char*>(links_ + count_) -
+                      i * sizeof(Link));
+  }
   const PythonRuntime* const python = FindPython();
   const uintptr_t top = python == nullptr ? 0 : ThisThreadsFrame(*python);
   if (top == 0) {

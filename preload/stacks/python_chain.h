@@ -93,6 +93,9 @@ class PythonChain {
                                            Checked& checked) noexcept;
   static uint32_t PlaceOf(uintptr_t frame) noexcept;
 
+  // Counted from -1, whose frame is 0.
+  const Link& At(int link) const noexcept { return links_[link + 1]; }
+  Link& At(int link) noexcept { return links_[link + 1]; }
   int Known(uintptr_t frame) const noexcept;
   DSTRACE_HOT bool WalkFrom(const PyLayout& layout, uintptr_t frame) noexcept;
   DSTRACE_HOT void Push(const PyLayout& layout, uintptr_t frame) noexcept;
@@ -103,7 +106,8 @@ class PythonChain {
   int fresh_count_;
   uint16_t place_[kPlaces];  // link + 1; 0: none
   uintptr_t fresh_[kMaxLinks];
-  alignas(64) Link links_[kMaxLinks];
+  // The first one is never written: the caller of the outermost frame.
+  alignas(64) Link links_[1 + kMaxLinks];
   Key keys_[kMaxLinks];             // of a link and all around it
   RawFrame meanings_[kMaxLinks];    // what a link's memory means
   Identity identities_[kMaxLinks];  // where the version says nothing
