@@ -10,14 +10,16 @@ die() {
 }
 
 # step NAME LOG COMMAND...: one line when all is well, the log's end when not.
+# The name comes first: a build takes minutes, and silence looks like a hang.
 step() {
   local name=$1 log=$2 start=$SECONDS
   shift 2
   mkdir -p "$(dirname "$log")"
+  printf '%-28s ' "$name"
   if "$@" >"$log" 2>&1; then
-    printf '%-28s ok  %4d s\n' "$name" $((SECONDS - start))
+    printf 'ok  %4d s\n' $((SECONDS - start))
   else
-    printf '%-28s FAILED, the end of %s:\n' "$name" "$log"
+    printf 'FAILED, the end of %s:\n' "$log"
     tail -n "${STEP_TAIL:-60}" "$log"
     exit 1
   fi

@@ -43,14 +43,15 @@ step "build" "$logs/build.log" cmake --build "$build" -j "$jobs"
 ((tidy)) && step "clang-tidy" "$logs/tidy.log" tools/tidy.sh "$build"
 
 start=$SECONDS
+printf '%-28s ' ctest
 if ! ctest --test-dir "$build" -j 2 --timeout 300 --output-on-failure --no-tests=error \
   "${ctest_options[@]}" >"$logs/ctest.log" 2>&1; then
-  echo "tests FAILED, from $logs/ctest.log:"
+  echo "FAILED, from $logs/ctest.log:"
   grep -E '\*\*\*(Failed|Timeout|Exception|Not Run)|Subprocess' "$logs/ctest.log" | head -n 20 || true
   tail -n 60 "$logs/ctest.log"
   exit 1
 fi
-printf '%-28s ok  %4d s\n' "ctest" $((SECONDS - start))
+printf 'ok  %4d s\n' $((SECONDS - start))
 # A skipped test says why on a line that starts with "SKIP".
 sed -n '/^The following tests did not run/,$p' "$logs/ctest.log" | grep '(Skipped)' |
   sed -E 's/^[[:space:]]*[0-9]+ - (.*) \(Skipped\)/skipped: \1/' | head -n 15 || true
