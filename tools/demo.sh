@@ -42,13 +42,14 @@ has_gpu() {
 # show FILE [LINES OF HOLDERS]: who, how it went and the verdict; then who
 # holds most.
 show() {
-  "$report" "$1" --rules examples/simulated_training/rules.json >"$logs/report.txt" || die "no report of $1"
+  "$report" "$1" "${rules[@]}" >"$logs/report.txt" || die "no report of $1"
   sed '/^Where the device/,$d' "$logs/report.txt" | grep -v '^$'
   [[ -z ${2:-} ]] || sed -n '/^Who holds it/,$p' "$logs/report.txt" | head -n "$2"
 }
 
 rm -rf "$runs" && mkdir -p "$runs"
 trace=$runs/run.pb
+rules=()
 if has_gpu; then
   program=examples/torch_training/train.py
   what="a training program on this machine's GPU"
@@ -56,6 +57,7 @@ if has_gpu; then
     { tail -n 20 "$logs/run.log"; die "$program failed"; }
 else
   program=examples/simulated_training/train.py
+  rules=(--rules examples/simulated_training/rules.json)  # names its own allocator
   what="a training program on a simulated GPU (this machine has none with PyTorch)"
   env LD_PRELOAD="$library" DSTRACE_OUTPUT="$trace" LD_LIBRARY_PATH="$fakes" \
     python3 "$program" >"$logs/run.log" 2>&1 ||
@@ -69,8 +71,11 @@ show "$trace" 8
 
 for sample in samples/zero3_mics_load.pb samples/torch_training.pb; do
   [[ -f $sample ]] || continue
+  echo
   echo "== recorded on a real GPU: $sample"
   show "$sample"
   break
 done
-echo "All of it: ${report#"$repo"/} ${trace#"$repo"/}    Flame graph: --format svg -o memory.svg"
+echo
+echo "All of it:   ${report#"$repo"/} ${trace#"$repo"/} ${rules[*]}"
+echo "Flame graph: the same with --format svg -o memory.svg"
