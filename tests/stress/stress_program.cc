@@ -48,10 +48,13 @@ void reportMemoryUsageToProfiler(void* block, int64_t size, size_t allocated,
 
 namespace {
 
+// errno is the program's own, whatever the report leads to: a first event, a
+// new stack, the end of a chunk, a checkpoint.
 void Report(uint64_t address, int64_t size, uint64_t total, int device) {
+  errno = ENOTTY;
   c10::reportMemoryUsageToProfiler(reinterpret_cast<void*>(address), size,
                                    total, 0, {1, static_cast<int8_t>(device)});
-  asm volatile("");  // no tail call
+  if (errno != ENOTTY) _exit(13);
 }
 
 // One thread's random allocations and frees: tensors of a GPU of its own, since
