@@ -36,8 +36,11 @@ namespace {
 constexpr TorchDevice kCuda0{.type = 1, .index = 0};
 constexpr uint64_t kLimit = 4 << 20;
 // Between two looks at a file: in proportion to what a look takes.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__)
 constexpr useconds_t kPause = 50000;
+constexpr int kKills = 6;
+#elif defined(__SANITIZE_ADDRESS__)
+constexpr useconds_t kPause = 10000;  // all of it takes half a second
 constexpr int kKills = 6;
 #else
 constexpr useconds_t kPause = 1000;
