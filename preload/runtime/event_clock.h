@@ -31,7 +31,8 @@
 namespace dstrace::runtime {
 
 // The processor's counter, after all loads before it (so after the lock that
-// orders this event and another thread's).
+// orders this event and another thread's). Only where the processor has the
+// instruction, which old virtual ones have not: see StartEventClock().
 inline uint64_t Ticks() noexcept {
   unsigned processor;
   return __rdtscp(&processor);
@@ -48,6 +49,8 @@ inline uint64_t EventNow() noexcept {
   // is complete where the generation is seen.
   const uint32_t generation =
       hot.clock_generation.load(std::memory_order_acquire);
+  // Without a line nothing says that the processor has the instruction.
+  if (__builtin_expect(generation == 0, 0)) return SlowEventNow();
   const ClockLine& line = hot.clock[generation % 2];
   // acquire, each: keeps the second look at the generation behind them. If a
   // later line has overwritten one of them, that look sees a later generation.
