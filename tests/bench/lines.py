@@ -10,61 +10,34 @@ different counts: the difference in first-level misses is the lines of the
 events alone. Exits 1 when a bound of the file is exceeded, 77 (skipped) without
 valgrind. --functions: also which function touches how many.
 """
-import argparse
-import json
 import os
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
+
+import gate
 
 FEW, MANY = 150, 450
 EVENTS = 2  # an allocation and a free
 KIB = 192   # and a third of it of code: more than the caches that are simulated
-HERE = os.path.dirname(os.path.abspath(__file__))
 # The bench itself, and what the loader's and the interpreter's ends make of it.
 OTHERS = re.compile(r"cold_run|Timed|bench_plain_report|introsort|insertion_sort|partial|Eviction|TicksPer|Nanoseconds"
                     r"|\?\?\?$|malloc|_int_free|realloc|^free|consolidate|unlink_chunk")
 
-# The recursion stands on lines of its own: each depth is another frame.
-PYTHON = """
-import ctypes, sys
-run = ctypes.CDLL(sys.argv[1]).cold_run
-def at_depth(depth, count):
-    if depth > 1:
-        return at_depth(depth - 1, count)
-    run(ctypes.c_long(count), ctypes.c_long(%d))
-at_depth(int(sys.argv[3]), int(sys.argv[2]))
-""" % KIB
-
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--library", required=True)
-    parser.add_argument("--fakes", required=True)
+    parser = gate.parser(__doc__, "line_bounds.json")
     parser.add_argument("--cold", required=True)
     parser.add_argument("--cold-library", required=True)
-    parser.add_argument("--bounds", default=os.path.join(HERE, "line_bounds.json"))
     parser.add_argument("--functions", action="store_true")
     return parser.parse_args()
 
 
 def profile(options, stacks, command, folder):
     """{function: [code lines, data lines]} of a whole run."""
-    environment = dict(os.environ, DSTRACE_OUTPUT=os.path.join(folder, "run.pb"), DSTRACE_STACKS=stacks,
-                       PYTHONHASHSEED="0")
-    # valgrind and its launcher must not be traced themselves.
-    inner = ["env", "LD_PRELOAD=" + options.library, "LD_LIBRARY_PATH=" + options.fakes]
     out = os.path.join(folder, "profile")
-    done = subprocess.run(
-        ["valgrind", "--tool=cachegrind", "--cache-sim=yes", "--trace-children=yes", "--I1=32768,8,64",
-         "--D1=32768,8,64", "--LL=1048576,16,64", "--cachegrind-out-file=" + out] + inner + command,
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
-    trace = os.path.join(folder, "run.pb")
-    if done.returncode != 0 or not os.path.exists(trace):
-        raise SystemExit("lines.py: %s failed or wrote no trace:\n%s" % (" ".join(command), done.stdout[-2000:]))
-    os.remove(trace)
+    gate.run(options, ["--tool=cachegrind", "--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64",
+                       "--LL=1048576,16,64", "--cachegrind-out-file=" + out], stacks, command, folder)
     functions, function, columns = {}, None, {}
     with open(out, encoding="utf-8", errors="replace") as file:
         for line in file:
@@ -83,10 +56,9 @@ def per_event(options, case, folder):
     caller, stacks, depth = case.split()
     runs = []
     for count in (FEW, MANY):
-        if caller == "native":
-            command = [options.cold, str(count), depth, str(KIB)]
-        else:
-            command = [os.path.realpath(sys.executable), "-S", "-c", PYTHON, options.cold_library, str(count), depth]
+        call = "cold_run(ctypes.c_long(count), ctypes.c_long(%d))" % KIB
+        command = ([options.cold, str(count), depth, str(KIB)] if caller == "native" else
+                   gate.python_command(options.cold_library, call, count, depth))
         runs.append(profile(options, stacks, command, folder))
     few, many = runs
     result = {}
@@ -100,12 +72,9 @@ def per_event(options, case, folder):
 
 def main():
     options = arguments()
-    if shutil.which("valgrind") is None:
-        print("SKIP: valgrind is not installed")
+    if not gate.has_valgrind():
         return 77
-    with open(options.bounds, encoding="utf-8") as file:
-        bounds = json.load(file)
-    bounds.pop("comment", None)
+    bounds = gate.bounds_of(options)
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         for case, bound in bounds.items():

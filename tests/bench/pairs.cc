@@ -11,14 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace c10 {
-struct Device {
-  int8_t type;
-  int8_t index;
-};
-void reportMemoryUsageToProfiler(void* block, int64_t size, size_t allocated,
-                                 size_t reserved, Device device);
-}  // namespace c10
+#include "tests/fakes/c10.h"
 
 namespace {
 

@@ -6,16 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-extern "C" int cudaMalloc(void** pointer, size_t size);
-namespace c10 {
-struct Device {
-  int8_t type;
-  int8_t index;
-};
-void reportMemoryUsageToProfiler(void* block, int64_t size, size_t allocated,
-                                 size_t reserved, Device device);
-}  // namespace c10
+#include "tests/fakes/c10.h"
 
+extern "C" int cudaMalloc(void** pointer, size_t size);
 namespace {
 
 // Part of the caller's frame.

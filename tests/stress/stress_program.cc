@@ -31,21 +31,13 @@
 #include <thread>
 #include <vector>
 
+#include "tests/fakes/c10.h"
 #include "tests/support/largest_resident.h"
 
 extern "C" {
 int cudaMalloc(void** pointer, size_t size);
 int cudaFree(void* pointer);
 }
-namespace c10 {
-struct Device {
-  int8_t type;
-  int8_t index;
-};
-void reportMemoryUsageToProfiler(void* block, int64_t size, size_t allocated,
-                                 size_t reserved, Device device);
-}  // namespace c10
-
 namespace {
 
 // errno is the program's own, whatever the report leads to: a first event, a
