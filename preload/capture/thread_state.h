@@ -62,7 +62,7 @@ struct alignas(64) ThreadState {
   static constexpr int kMaxPython = 256;
   static constexpr int kMaxFrames = kMaxNative + kMaxPython;
 
-  log::ThreadLog log;  // begins with what every event needs, in one line
+  log::ThreadLog log;  // begins with what every event needs, two lines
   ThreadState* next_free;
   stacks::PythonChain chain;
   StackCache stacks;
