@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/model/device_layer.h"
 
-#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -367,13 +366,13 @@ void DeviceLayer::Apply(const DeviceEvent& event) {
     case DeviceKind::kPhysicalCreate:
       return CreatePhysical(event);
     case DeviceKind::kPhysicalRetain:
-      return RetainPhysical(event);
+      return physical_.Retain(event.handle, event.address);
     case DeviceKind::kPhysicalRelease:
-      return ReleasePhysical(event.handle);
+      return GiveBack(physical_.Release(event.handle));
     case DeviceKind::kMap:
-      return Map(event);
+      return GiveBack(physical_.Map(event.address, event.size, event.handle));
     case DeviceKind::kUnmap:
-      return Unmap(event.address, event.size);
+      return GiveBack(physical_.Unmap(event.address, event.size));
     case DeviceKind::kGraph:
       return ApplyGraph(event);
     case DeviceKind::kContextDestroy:
@@ -384,87 +383,20 @@ void DeviceLayer::Apply(const DeviceEvent& event) {
 }
 
 void DeviceLayer::CreatePhysical(const DeviceEvent& event) {
-  Object object;
-  object.allocation = Make(event, Layer::kDevice);
-  object.handles = 1;
-  object.shareable =
-      event.offset != 0 && object.allocation.layer == Layer::kDevice;
-  Add(object.allocation);
-  const ObjectId id = ++last_object_;
-  objects_.emplace(id, object);
-  // The driver may give a released number again while its old object is still
-  // mapped; that one goes on under its id.
-  handles_[event.handle] = id;
+  const DeviceAllocation allocation = Make(event, Layer::kDevice);
+  Add(allocation);
+  physical_.Create(event.handle, allocation,
+                   event.offset != 0 && allocation.layer == Layer::kDevice);
 }
 
-void DeviceLayer::RetainPhysical(const DeviceEvent& event) {
-  auto handle = handles_.find(event.handle);
-  if (handle == handles_.end()) {
-    ObjectId id = 0;
-    const auto mapping = mappings_.find(event.address);
-    if (event.address != 0 && mapping != mappings_.end()) {
-      id = mapping->second.object;
+void DeviceLayer::GiveBack(
+    const std::vector<PhysicalMemory::Dropped>& dropped) {
+  for (const auto& [allocation, shareable] : dropped) {
+    Remove(allocation);
+    if (shareable) {
+      TotalsOf(allocation.device).released_shareable += allocation.size;
     }
-    if (!objects_.contains(id)) {
-      id = ++last_object_;
-      objects_[id].foreign = true;
-    }
-    handle = handles_.emplace(event.handle, id).first;
   }
-  const auto object = objects_.find(handle->second);
-  if (object != objects_.end()) ++object->second.handles;
-}
-
-void DeviceLayer::ReleasePhysical(uint64_t handle) {
-  const auto found = handles_.find(handle);
-  if (found == handles_.end()) {
-    ++unmatched_frees_;
-    return;
-  }
-  const ObjectId id = found->second;
-  const auto object = objects_.find(id);
-  if (object == objects_.end()) {
-    handles_.erase(found);
-    return;
-  }
-  if (object->second.handles > 0) --object->second.handles;
-  if (object->second.handles == 0) handles_.erase(found);
-  DropIfUnused(id);
-}
-
-void DeviceLayer::Map(const DeviceEvent& event) {
-  const auto handle = handles_.find(event.handle);
-  const ObjectId id = handle == handles_.end() ? 0 : handle->second;
-  // What was mapped here must have been unmapped outside the hooks.
-  Unmap(event.address, event.size);
-  mappings_[event.address] = Mapping{event.size, id};
-  const auto object = objects_.find(id);
-  if (object != objects_.end()) ++object->second.mappings;
-}
-
-void DeviceLayer::Unmap(uint64_t address, uint64_t size) {
-  const uint64_t room = std::numeric_limits<uint64_t>::max() - address;
-  const uint64_t end = address + (size < room ? size : room);
-  auto at = mappings_.lower_bound(address);
-  while (at != mappings_.end() && (at->first < end || at->first == address)) {
-    const ObjectId id = at->second.object;
-    at = mappings_.erase(at);
-    const auto object = objects_.find(id);
-    if (object == objects_.end()) continue;
-    --object->second.mappings;
-    DropIfUnused(id);
-  }
-}
-
-void DeviceLayer::DropIfUnused(ObjectId id) {
-  const auto object = objects_.find(id);
-  if (object->second.handles > 0 || object->second.mappings > 0) return;
-  const DeviceAllocation& allocation = object->second.allocation;
-  if (object->second.shareable) {
-    TotalsOf(allocation.device).released_shareable += allocation.size;
-  }
-  if (!object->second.foreign) Remove(allocation);
-  objects_.erase(object);
 }
 
 // The end of a primary context frees all that was allocated in it (the flag

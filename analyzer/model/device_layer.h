@@ -16,8 +16,8 @@
 //   no bytes                   address ranges, mappings, what another process
 //                              shared (IPC, imported handles)
 //
-// Physical memory of cuMemCreate lives as long as a handle or a mapping holds
-// it: cuMemRelease while mapped gives nothing back before cuMemUnmap.
+// Physical memory of cuMemCreate counts until neither a handle nor a mapping
+// holds it, see physical_memory.h.
 //
 // Not thread-safe. Bytes as asked for; the driver's rounding is not visible.
 
@@ -28,9 +28,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "analyzer/model/device_allocation.h"
 #include "analyzer/model/events.h"
 #include "analyzer/model/groups.h"
 #include "analyzer/model/owners.h"
+#include "analyzer/model/physical_memory.h"
 
 namespace dstrace::model {
 
@@ -39,18 +41,6 @@ inline constexpr char kGraphOwner[] = "CUDA graphs";
 
 // Devices above are taken for the default one; no machine has as many.
 inline constexpr int kMaxDevices = 1024;
-
-struct DeviceAllocation {
-  uint64_t size = 0;
-  uint64_t address = 0;  // of managed memory
-  StackId stack = 0;
-  OwnerId owner = kOwnerUnknown;
-  int device = 0;
-  Layer layer = Layer::kDevice;
-  uint64_t pool = 0;    // stream-ordered: which pool, see PoolKey()
-  uint64_t handle = 0;  // of code: its module
-  GroupId group = kNoGroup;
-};
 
 class DeviceLayer {
  public:
@@ -80,7 +70,9 @@ class DeviceLayer {
   [[nodiscard]] bool owner_seen(int device, OwnerId owner) const;
   [[nodiscard]] uint64_t host_pinned_bytes() const { return host_bytes_; }
   [[nodiscard]] const Groups& groups() const { return groups_; }
-  [[nodiscard]] uint64_t unmatched_frees() const { return unmatched_frees_; }
+  [[nodiscard]] uint64_t unmatched_frees() const {
+    return unmatched_frees_ + physical_.unmatched_releases();
+  }
 
   // Physical memory that this process has let go of, but another one may still
   // have open: it could be exported. Less what is known to have come back.
@@ -93,26 +85,12 @@ class DeviceLayer {
     for (const auto& [address, allocation] : by_address_) use(allocation);
     for (const auto& [address, allocation] : registered_) use(allocation);
     for (const auto& [handle, allocation] : arrays_) use(allocation);
-    for (const auto& [id, object] : objects_) {
-      if (!object.foreign) use(object.allocation);
-    }
+    physical_.ForEachLive(use);
     for (const DeviceAllocation& allocation : code_) use(allocation);
     for (const DeviceAllocation& allocation : graph_memory_) use(allocation);
   }
 
  private:
-  using ObjectId = uint64_t;
-  struct Object {  // of cuMemCreate
-    DeviceAllocation allocation;
-    uint64_t handles = 0;
-    uint64_t mappings = 0;
-    bool shareable = false;  // another process may have it open
-    bool foreign = false;    // imported: the bytes are another process's
-  };
-  struct Mapping {
-    uint64_t size = 0;
-    ObjectId object = 0;  // 0: of a handle that was never seen
-  };
   struct Pool {
     int device = 0;
     OwnerId owner = kOwnerUnknown;  // who allocated from it first
@@ -139,11 +117,7 @@ class DeviceLayer {
   void Insert(Table& table, uint64_t key, const DeviceAllocation& allocation);
   void Erase(Table& table, uint64_t key);
   void CreatePhysical(const DeviceEvent& event);
-  void RetainPhysical(const DeviceEvent& event);
-  void ReleasePhysical(uint64_t handle);
-  void Map(const DeviceEvent& event);
-  void Unmap(uint64_t address, uint64_t size);
-  void DropIfUnused(ObjectId id);
+  void GiveBack(const std::vector<PhysicalMemory::Dropped>& dropped);
   void DestroyContext(const DeviceEvent& event);
   void AllocFromPool(const DeviceEvent& event);
   void SetPoolReserved(uint64_t key, uint64_t reserved);
@@ -162,9 +136,7 @@ class DeviceLayer {
   Table by_address_;  // device, managed and pinned host allocations
   Table registered_;  // host ranges pinned after the fact
   Table arrays_;      // by handle
-  absl::flat_hash_map<ObjectId, Object> objects_;
-  absl::flat_hash_map<uint64_t, ObjectId> handles_;
-  std::map<uint64_t, Mapping> mappings_;       // by address
+  PhysicalMemory physical_;
   absl::flat_hash_map<uint64_t, Pool> pools_;  // by PoolKey()
   std::vector<DeviceAllocation> code_;         // in order of time
   // Memory nodes: the largest of each stack, and the addresses they return,
@@ -174,7 +146,6 @@ class DeviceLayer {
   std::vector<DeviceAllocation> graph_memory_;
   // Blocks that a managed allocation has a part of, and how many do.
   absl::flat_hash_map<uint64_t, uint64_t> managed_blocks_;
-  ObjectId last_object_ = 0;
   std::vector<Totals> totals_;  // by device
   uint64_t host_bytes_ = 0;
   uint64_t unmatched_frees_ = 0;
