@@ -408,6 +408,7 @@ void DeviceLayer::DestroyContext(const DeviceEvent& event) {
     return;
   }
   const int device = DeviceOf(event);
+  if (device == kHostIndex) return;
   for (Table* const table : {&by_address_, &arrays_}) {
     for (auto at = table->begin(); at != table->end();) {
       const auto current = at++;

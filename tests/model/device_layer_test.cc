@@ -345,5 +345,23 @@ TEST_F(DeviceLayerTest, TheEndOfAPrimaryContextFreesItsDevice) {
   EXPECT_EQ(layer_.bytes(0), kMiB);
 }
 
+// No recorder writes that; a damaged trace may say so.
+TEST_F(DeviceLayerTest, TheEndOfAContextOfTheHostChangesNothing) {
+  Apply({.kind = DeviceKind::kAlloc,
+         .device = 0,
+         .address = 0x1000,
+         .size = kMiB});
+  Apply({.kind = DeviceKind::kHostAlloc,
+         .device = kHostIndex,
+         .address = 0x2000,
+         .size = 3});
+  Apply({.kind = DeviceKind::kContextDestroy,
+         .device = kHostIndex,
+         .flags = 1,
+         .api = "cuDevicePrimaryCtxReset_v2"});
+  EXPECT_EQ(layer_.bytes(0), kMiB);
+  EXPECT_EQ(layer_.host_pinned_bytes(), 3U);
+}
+
 }  // namespace
 }  // namespace dstrace::model
