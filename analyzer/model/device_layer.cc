@@ -15,27 +15,6 @@ uint64_t PoolKey(int device, uint64_t pool) {
   return pool != 0 ? pool : static_cast<uint64_t>(device) + 1;
 }
 
-// `whole` in parts as `weights` (none of it empty) are to each other.
-std::vector<uint64_t> Share(
-    uint64_t whole, const std::vector<std::pair<StackId, uint64_t>>& weights) {
-  uint64_t sum = 0;
-  size_t largest = 0;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    sum += weights[i].second;
-    if (weights[i].second > weights[largest].second) largest = i;
-  }
-  std::vector<uint64_t> parts;
-  uint64_t left = whole;
-  for (const auto& [stack, weight] : weights) {
-    const double share = static_cast<double>(weight) / static_cast<double>(sum);
-    const auto part = static_cast<uint64_t>(static_cast<double>(whole) * share);
-    parts.push_back(part < left ? part : left);
-    left -= parts.back();
-  }
-  parts[largest] += left;
-  return parts;
-}
-
 uint64_t& At(std::vector<uint64_t>& bytes, size_t index) {
   if (index >= bytes.size()) bytes.resize(index + 1);
   return bytes[index];
@@ -204,39 +183,20 @@ void DeviceLayer::ApplyGraph(const DeviceEvent& event) {
     return SetGraphReserved(DeviceOf(event), event.size, event.stack);
   }
   if (event.address == 0 || event.size == 0) return;  // no allocation node
-  graph_addresses_.insert(event.address);
-  const int device = DeviceOf(event);
-  if (device == kHostIndex) return;
-  uint64_t& largest = graph_nodes_[{device, event.stack}];
-  if (largest < event.size) largest = event.size;
+  graph_memory_.AddNode(DeviceOf(event), event.stack, event.address,
+                        event.size);
 }
 
-// The driver tells how much, not for which nodes.
 void DeviceLayer::SetGraphReserved(int device, uint64_t reserved,
                                    StackId asked_by) {
   if (device == kHostIndex) return;
-  std::erase_if(graph_memory_, [&](const DeviceAllocation& allocation) {
-    if (allocation.device != device) return false;
-    Remove(allocation);
-    return true;
-  });
-  if (reserved == 0) return;
-  std::vector<std::pair<StackId, uint64_t>> weights;
-  for (const auto& [key, largest] : graph_nodes_) {
-    if (key.first == device) weights.emplace_back(key.second, largest);
+  for (const DeviceAllocation& share : graph_memory_.EndShares(device)) {
+    Remove(share);
   }
-  if (weights.empty()) weights.emplace_back(asked_by, 1);
-  const OwnerId owner = owners_.Named(kGraphOwner);
-  const std::vector<uint64_t> parts = Share(reserved, weights);
-  for (size_t i = 0; i < weights.size(); ++i) {
-    if (parts[i] == 0) continue;
-    DeviceAllocation allocation;
-    allocation.size = parts[i];
-    allocation.stack = weights[i].first;
-    allocation.owner = owner;
-    allocation.device = device;
-    graph_memory_.push_back(allocation);
-    Add(allocation);
+  if (reserved == 0) return;
+  for (const DeviceAllocation& share : graph_memory_.MakeShares(
+           device, reserved, asked_by, owners_.Named(kGraphOwner))) {
+    Add(share);
   }
 }
 
@@ -320,7 +280,7 @@ void DeviceLayer::Erase(Table& table, uint64_t key) {
   if (key == 0) return;  // freeing NULL is allowed and common
   const auto found = table.find(key);
   if (found == table.end()) {
-    if (graph_addresses_.erase(key) == 0) ++unmatched_frees_;
+    if (!graph_memory_.TakeAddress(key)) ++unmatched_frees_;
     return;
   }
   Remove(found->second);

@@ -8,8 +8,7 @@
 //                              cuMemCreate on a device
 //                              what pools keep beyond their allocations
 //                              what graphs' memory nodes hold, by the driver's
-//                              own figure; shared out to the stacks that made
-//                              such nodes, by the largest node of each
+//                              own figure, see graph_memory.h
 //   CUDA's own                 code, kernels' local memory, streams: what the
 //                              recorder measured around the calls that take it
 //   beside it                  pinned host memory, managed memory
@@ -22,22 +21,17 @@
 // Not thread-safe. Bytes as asked for; the driver's rounding is not visible.
 
 #include <cstdint>
-#include <map>
-#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "analyzer/model/device_allocation.h"
 #include "analyzer/model/events.h"
+#include "analyzer/model/graph_memory.h"
 #include "analyzer/model/groups.h"
 #include "analyzer/model/owners.h"
 #include "analyzer/model/physical_memory.h"
 
 namespace dstrace::model {
-
-// The owner of what graphs' memory nodes hold.
-inline constexpr char kGraphOwner[] = "CUDA graphs";
 
 // Devices above are taken for the default one; no machine has as many.
 inline constexpr int kMaxDevices = 1024;
@@ -87,7 +81,7 @@ class DeviceLayer {
     for (const auto& [handle, allocation] : arrays_) use(allocation);
     physical_.ForEachLive(use);
     for (const DeviceAllocation& allocation : code_) use(allocation);
-    for (const DeviceAllocation& allocation : graph_memory_) use(allocation);
+    graph_memory_.ForEachLive(use);
   }
 
  private:
@@ -139,11 +133,7 @@ class DeviceLayer {
   PhysicalMemory physical_;
   absl::flat_hash_map<uint64_t, Pool> pools_;  // by PoolKey()
   std::vector<DeviceAllocation> code_;         // in order of time
-  // Memory nodes: the largest of each stack, and the addresses they return,
-  // whose free outside of the graph is no unmatched one.
-  std::map<std::pair<int, StackId>, uint64_t> graph_nodes_;
-  absl::flat_hash_set<uint64_t> graph_addresses_;
-  std::vector<DeviceAllocation> graph_memory_;
+  GraphMemory graph_memory_;
   // Blocks that a managed allocation has a part of, and how many do.
   absl::flat_hash_map<uint64_t, uint64_t> managed_blocks_;
   std::vector<Totals> totals_;  // by device
