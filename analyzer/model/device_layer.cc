@@ -51,11 +51,6 @@ uint64_t DeviceLayer::bytes(int device) const {
   return totals == nullptr ? 0 : totals->bytes;
 }
 
-uint64_t DeviceLayer::code_bytes(int device) const {
-  const Totals* const totals = FindTotals(device);
-  return totals == nullptr ? 0 : totals->code;
-}
-
 uint64_t DeviceLayer::released_shareable(int device) const {
   const Totals* const totals = FindTotals(device);
   return totals == nullptr ? 0 : totals->released_shareable;
@@ -240,29 +235,7 @@ void DeviceLayer::LoadCode(const DeviceEvent& event) {
   DeviceAllocation allocation = Make(event, Layer::kCode);
   if (allocation.layer != Layer::kCode) return;
   allocation.handle = event.handle;
-  TotalsOf(allocation.device).code += allocation.size;
-  code_.push_back(allocation);
-}
-
-// What an unload gave back, as measured: first of that module, then of what was
-// loaded last by whom ever, since lazily loaded kernels have handles of their
-// own.
-void DeviceLayer::UnloadCode(const DeviceEvent& event) {
-  uint64_t left = event.size;
-  const int device = DeviceOf(event);
-  for (const bool same : {true, false}) {
-    for (size_t i = code_.size(); i > 0 && left > 0; --i) {
-      DeviceAllocation& code = code_[i - 1];
-      if (code.device != device || (code.handle == event.handle) != same) {
-        continue;
-      }
-      const uint64_t part = code.size < left ? code.size : left;
-      code.size -= part;
-      left -= part;
-      TotalsOf(device).code -= part;
-    }
-  }
-  std::erase_if(code_, [](const DeviceAllocation& c) { return c.size == 0; });
+  code_.Load(allocation);
 }
 
 // An address that is already live had its free outside the hooks.
@@ -303,7 +276,7 @@ void DeviceLayer::Apply(const DeviceEvent& event) {
     case DeviceKind::kModuleLoad:
       return LoadCode(event);
     case DeviceKind::kModuleUnload:
-      return UnloadCode(event);
+      return code_.Unload(DeviceOf(event), event.handle, event.size);
     case DeviceKind::kManagedAlloc:
       return Insert(by_address_, event.address, Make(event, Layer::kManaged));
     case DeviceKind::kHostAlloc:
@@ -377,10 +350,7 @@ void DeviceLayer::DestroyContext(const DeviceEvent& event) {
       table->erase(current);
     }
   }
-  std::erase_if(code_, [&](const DeviceAllocation& code) {
-    return code.device == device;
-  });
-  TotalsOf(device).code = 0;
+  code_.End(device);
   SetGraphReserved(device, 0, 0);
   for (auto& [key, pool] : pools_) {
     if (pool.device == device) SetPoolReserved(key, 0);

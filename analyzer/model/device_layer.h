@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "analyzer/model/code_memory.h"
 #include "analyzer/model/device_allocation.h"
 #include "analyzer/model/events.h"
 #include "analyzer/model/graph_memory.h"
@@ -53,7 +54,9 @@ class DeviceLayer {
   [[nodiscard]] bool seen(int device) const;
   [[nodiscard]] uint64_t bytes(int device) const;
   // What CUDA took for itself, as measured; not part of bytes().
-  [[nodiscard]] uint64_t code_bytes(int device) const;
+  [[nodiscard]] uint64_t code_bytes(int device) const {
+    return code_.bytes(device);
+  }
   // Stream-ordered allocations of `owner`, without what their pools keep.
   [[nodiscard]] uint64_t pool_bytes(int device, OwnerId owner) const;
   [[nodiscard]] uint64_t managed_bytes(int device) const;
@@ -80,7 +83,7 @@ class DeviceLayer {
     for (const auto& [address, allocation] : registered_) use(allocation);
     for (const auto& [handle, allocation] : arrays_) use(allocation);
     physical_.ForEachLive(use);
-    for (const DeviceAllocation& allocation : code_) use(allocation);
+    code_.ForEachLive(use);
     graph_memory_.ForEachLive(use);
   }
 
@@ -97,7 +100,6 @@ class DeviceLayer {
     uint64_t bytes = 0;
     uint64_t managed = 0;
     uint64_t managed_extent = 0;
-    uint64_t code = 0;
     uint64_t released_shareable = 0;
     std::vector<uint64_t> pooled;  // by owner
     std::vector<uint64_t> by_owner;
@@ -117,7 +119,6 @@ class DeviceLayer {
   void SetPoolReserved(uint64_t key, uint64_t reserved);
   void Recount(Pool& pool);
   void LoadCode(const DeviceEvent& event);
-  void UnloadCode(const DeviceEvent& event);
   void ApplyGraph(const DeviceEvent& event);
   void SetGraphReserved(int device, uint64_t reserved, StackId asked_by);
   void CountBlocks(uint64_t address, uint64_t size, int device, bool add);
@@ -132,7 +133,7 @@ class DeviceLayer {
   Table arrays_;      // by handle
   PhysicalMemory physical_;
   absl::flat_hash_map<uint64_t, Pool> pools_;  // by PoolKey()
-  std::vector<DeviceAllocation> code_;         // in order of time
+  CodeMemory code_;
   GraphMemory graph_memory_;
   // Blocks that a managed allocation has a part of, and how many do.
   absl::flat_hash_map<uint64_t, uint64_t> managed_blocks_;
