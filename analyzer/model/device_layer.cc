@@ -2,7 +2,6 @@
 #include "analyzer/model/device_layer.h"
 
 #include <string_view>
-#include <utility>
 
 namespace dstrace::model {
 namespace {
