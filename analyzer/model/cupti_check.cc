@@ -40,7 +40,8 @@ void CuptiCounter::AddMapping(const DeviceEvent& event) {
 
 // The recorder asks what the nodes hold whenever that may have changed.
 void CuptiCounter::AddGraphMemory(const DeviceEvent& event) {
-  if (event.api != kGraphQuestion || event.device < 0) return;
+  if (event.api != kGraphQuestion) return;
+  if (event.device < 0 || event.device >= kMaxDevices) return;
   const auto device = static_cast<size_t>(event.device);
   if (device >= graph_bytes_.size()) graph_bytes_.resize(device + 1);
   const uint64_t before = graph_bytes_[device];

@@ -34,9 +34,6 @@
 
 namespace dstrace::model {
 
-// Devices above are taken for the default one; no machine has as many.
-inline constexpr int kMaxDevices = 1024;
-
 class DeviceLayer {
  public:
   // `owners` must outlive this. `default_device` stands in where an event does
@@ -47,7 +44,8 @@ class DeviceLayer {
   // Applies one event; failed calls change nothing.
   void Apply(const DeviceEvent& event);
 
-  // The device an event is about, default included; kHostIndex for the host.
+  // The device an event is about, default included (for one that no machine
+  // has, too); kHostIndex for the host.
   [[nodiscard]] int DeviceOf(const DeviceEvent& event) const;
 
   // Whether any device memory of this device was ever allocated.

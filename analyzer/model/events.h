@@ -23,6 +23,8 @@ inline constexpr int kTorchCpu = 0;
 inline constexpr int kTorchCuda = 1;
 inline constexpr int kHostIndex = -1;     // Device::index of host memory
 inline constexpr int kUnknownIndex = -2;  // device not known to the recorder
+// No machine has a device with this number; an event that says so is damaged.
+inline constexpr int kMaxDevices = 1024;
 
 struct TensorAlloc {
   uint64_t time = 0;

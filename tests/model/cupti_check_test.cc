@@ -160,6 +160,14 @@ TEST(CuptiCounter, MemoryOfGraphsCountsWhenItIsTaken) {
   EXPECT_FALSE(DeviceMemoryAgrees(CheckOf(events, 1, 69)));
 }
 
+TEST(CuptiCounter, MemoryOfADeviceThatNoMachineHasIsLeftOut) {
+  const DeviceEvent damaged = {.kind = DeviceKind::kGraph,
+                               .device = 2'000'000'000,
+                               .size = 64,
+                               .api = "cuDeviceGetGraphMemAttribute"};
+  EXPECT_EQ(CheckOf({damaged}, 0, 0).hooks.graphs, CuptiCheck::Sum{});
+}
+
 TEST(CuptiCounter, ARunCarriesTheCheck) {
   VectorSource source;
   source.Add(Totals(1));
