@@ -18,13 +18,13 @@ uint64_t Anchor::UsedWhen(uint64_t now) const {
 }
 
 MemoryState::PerDevice& MemoryState::Slot(int device) {
-  const auto slot = static_cast<size_t>(device + 1);
+  const auto slot = static_cast<size_t>(device) + 1;
   if (slot >= devices_.size()) devices_.resize(slot + 1);
   return devices_[slot];
 }
 
 const MemoryState::PerDevice* MemoryState::Find(int device) const {
-  const auto slot = static_cast<size_t>(device + 1);
+  const auto slot = static_cast<size_t>(device) + 1;
   return slot < devices_.size() ? &devices_[slot] : nullptr;
 }
 

@@ -28,7 +28,7 @@ void TensorLayer::Alloc(const TensorAlloc& event) {
   }
   Slot(live_, tensor.device) += tensor.size;
   if (seen_.size() < live_.size()) seen_.resize(live_.size());
-  seen_[static_cast<size_t>(tensor.device + 1)] = true;
+  seen_[SlotOf(tensor.device)] = true;
   if (!recorded_.empty()) recorded_.erase(event.thread);
   if (!pending_.empty()) ForgetPending(event.address, event.size);
 }

@@ -53,7 +53,7 @@ class TensorLayer {
   }
   // Whether any tensor was ever made on this device.
   [[nodiscard]] bool seen(int device) const {
-    const auto slot = static_cast<size_t>(device + 1);
+    const size_t slot = SlotOf(device);
     return slot < seen_.size() && seen_[slot];
   }
   [[nodiscard]] uint64_t pending_bytes(int device) const {
@@ -77,12 +77,14 @@ class TensorLayer {
     uint32_t waits = 0;  // events not yet ready
   };
 
+  // The host, -1, has the first one.
+  static size_t SlotOf(int device) { return static_cast<size_t>(device) + 1; }
   static uint64_t At(const std::vector<uint64_t>& bytes, int device) {
-    const auto slot = static_cast<size_t>(device + 1);
+    const size_t slot = SlotOf(device);
     return slot < bytes.size() ? bytes[slot] : 0;
   }
   static uint64_t& Slot(std::vector<uint64_t>& bytes, int device) {
-    const auto slot = static_cast<size_t>(device + 1);
+    const size_t slot = SlotOf(device);
     if (slot >= bytes.size()) bytes.resize(slot + 1);
     return bytes[slot];
   }

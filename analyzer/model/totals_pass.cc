@@ -48,7 +48,7 @@ TotalsPass::TotalsPass(const TraceFacts& facts, int default_device,
 }
 
 TotalsPass::DeviceTrack& TotalsPass::Track(int device) {
-  const auto slot = static_cast<size_t>(device + 1);
+  const auto slot = static_cast<size_t>(device) + 1;
   if (slot >= tracks_.size()) tracks_.resize(slot + 1);
   if (tracks_[slot] == nullptr) {
     Timeline timeline(duration_ns_, options_.timeline_points);
