@@ -3,9 +3,13 @@
 #
 # Runs clang-tidy over the product's sources.
 #
-# usage: tools/tidy.sh BUILD_DIRECTORY     (a configured one)
+# usage: tools/tidy.sh BUILD_DIRECTORY [FOLDER...]     (a configured one; all)
+#
+# JOBS=N in the environment: how many at once, else as many as there are cores.
 set -euo pipefail
-build=${1:?usage: tools/tidy.sh BUILD_DIRECTORY}
+build=${1:?usage: tools/tidy.sh BUILD_DIRECTORY [FOLDER...]}
 cd "$(dirname "$0")/.."
-find proto preload cupti analyzer -name '*.cc' -print0 2>/dev/null |
-  xargs -0 -n 1 -P "$(nproc)" clang-tidy-14 --quiet -p "$build"
+shift
+[ $# -gt 0 ] || set -- proto preload cupti analyzer tools
+find "$@" -name '*.cc' -print0 |
+  xargs -0 -n 1 -P "${JOBS:-$(nproc)}" clang-tidy-14 --quiet -p "$build"
