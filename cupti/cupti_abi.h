@@ -69,8 +69,12 @@ using BufferCompleted = void (*)(void* context, uint32_t stream,
   X(cuptiActivityGetNextRecord, (uint8_t*, size_t, uint8_t**))          \
   X(cuptiActivityGetNumDroppedRecords, (void*, uint32_t, size_t*))
 
+template <class Function>
+using Pointer = Function*;
+
 struct Functions {
-#define DSTRACE_CUPTI_MEMBER(name, parameters) int(*name) parameters = nullptr;
+#define DSTRACE_CUPTI_MEMBER(name, parameters) \
+  Pointer<int parameters> name = nullptr;
   DSTRACE_CUPTI_FUNCTIONS(DSTRACE_CUPTI_MEMBER)
 #undef DSTRACE_CUPTI_MEMBER
 };
