@@ -107,16 +107,20 @@ absl::StatusOr<RuleSet> RuleSet::Parse(std::string_view json,
   if (!root.is_object()) return Bad(origin, "is not a JSON object");
   RuleSet set;
   for (const auto& [key, value] : root.items()) {
+    bool read = false;
     if (key == "rules" && value.is_array()) {
       for (size_t i = 0; i < value.size(); ++i) {
         auto rule = ReadRule(value[i], absl::StrCat(origin, ": rule ", i + 1));
         if (!rule.ok()) return rule.status();
         set.rules_.push_back(*std::move(rule));
       }
-    } else if (key == "library_files" &&
-               ReadPatterns(value, &set.library_files_)) {
-    } else if (key == "plumbing" && ReadFrames(value, &set.plumbing_)) {
-    } else {
+      read = true;
+    } else if (key == "library_files") {
+      read = ReadPatterns(value, &set.library_files_);
+    } else if (key == "plumbing") {
+      read = ReadFrames(value, &set.plumbing_);
+    }
+    if (!read) {
       return Bad(origin,
                  absl::StrCat("unknown or malformed field \"", key, "\""));
     }
