@@ -16,6 +16,8 @@ struct Version {
   int major = 0;
   int minor = 0;
   int patch = 0;
+  // clang-tidy 14 takes the 0 that < compares its result with for a pointer.
+  // NOLINTNEXTLINE(modernize-use-nullptr)
   auto operator<=>(const Version&) const = default;
 };
 
