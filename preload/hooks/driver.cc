@@ -7,6 +7,7 @@
 #include "preload/hooks/bodies_graph.h"
 #include "preload/hooks/bodies_growth.h"
 #include "preload/hooks/bodies_memory.h"
+#include "preload/hooks/bodies_virtual.h"
 #include "preload/hooks/call.h"
 #include "preload/hooks/proc_address.h"
 
