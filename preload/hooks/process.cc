@@ -157,7 +157,8 @@ using dstrace::hooks::ArgumentList;
 using dstrace::hooks::Exec;
 using dstrace::hooks::Leave;
 
-DSTRACE_EXPORT void _exit(int status) noexcept { Leave("_exit", status); }
+// Not noexcept: unistd.h does not say that it is, and clang holds us to it.
+DSTRACE_EXPORT void _exit(int status) { Leave("_exit", status); }
 DSTRACE_EXPORT void _Exit(int status) noexcept { Leave("_Exit", status); }
 DSTRACE_EXPORT void quick_exit(int status) noexcept {
   Leave("quick_exit", status);
