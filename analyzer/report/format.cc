@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/report/format.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -78,8 +80,8 @@ std::string Mebibytes(int64_t bytes) {
   const bool negative = bytes < 0;
   const uint64_t size = negative ? 0 - static_cast<uint64_t>(bytes)
                                  : static_cast<uint64_t>(bytes);
-  const uint64_t tenths =
-      static_cast<uint64_t>(static_cast<double>(size) * 10 / 1048576 + 0.5);
+  const auto tenths = static_cast<uint64_t>(
+      std::llround(static_cast<double>(size) * 10 / 1048576));
   const bool sign = negative && tenths > 0;
   return absl::StrCat(sign ? "-" : "", Grouped(absl::StrCat(tenths / 10)), ".",
                       tenths % 10);
@@ -91,7 +93,7 @@ std::string Duration(uint64_t nanoseconds) {
   const double seconds = static_cast<double>(nanoseconds) / 1e9;
   if (seconds < 0.1) return absl::StrFormat("%.1f ms", seconds * 1e3);
   if (seconds < 119.95) return absl::StrFormat("%.2f s", seconds);
-  const auto whole = static_cast<uint64_t>(seconds + 0.5);
+  const auto whole = static_cast<uint64_t>(std::llround(seconds));
   if (whole < 7200)
     return absl::StrFormat("%d min %02d s", whole / 60, whole % 60);
   return absl::StrFormat("%d h %02d min", whole / 3600, whole / 60 % 60);
@@ -128,7 +130,7 @@ std::string Printable(std::string_view text) {
 }
 
 std::string Fit(std::string_view raw, size_t width) {
-  const std::string text = Printable(raw);
+  std::string text = Printable(raw);
   if (Columns(text) <= width) return text;
   if (width == 0) return "";
   const size_t head =
@@ -138,7 +140,7 @@ std::string Fit(std::string_view raw, size_t width) {
 }
 
 std::string FitStart(std::string_view raw, size_t width) {
-  const std::string text = Printable(raw);
+  std::string text = Printable(raw);
   if (Columns(text) <= width) return text;
   if (width == 0) return "";
   return absl::StrCat(std::string(Head(text, width - 1)), "…");

@@ -112,16 +112,16 @@ void Sum(Table& table, const std::vector<const Snapshot*>& snapshots) {
   bool all_known = true;
   for (const Snapshot* s : snapshots)
     all_known = all_known && s->ledger.device_used_known;
-  const std::string line(12, '-');
+  const auto line = [](const Snapshot&) { return std::string(12, '-'); };
   if (!all_known) {
-    table.Text("", [&](const Snapshot&) { return line; });
+    table.Text("", line);
     table.Row("sum (device use was never sampled)", true,
               [](const Ledger& l) { return Known(l) + l.residual; });
     return;
   }
   table.Row("unexplained (CUDA, later processes)", true,
             [](const Ledger& l) { return model::Unexplained(l); });
-  table.Text("", [&](const Snapshot&) { return line; });
+  table.Text("", line);
   table.Row("device used, as nvidia-smi shows it", true,
             [](const Ledger& l) { return l.device_used; });
 }

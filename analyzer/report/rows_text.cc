@@ -18,8 +18,7 @@ constexpr size_t kTextColumn = 33;  // where "asked by" begins in each table
 
 // "Adam states (ZeRO): _optimizer_step -> _init_group"; empty: nothing to say.
 std::string Meaning(const Story& story, const std::string& owner) {
-  const std::string kind =
-      LabelOf(story, owner == "torch" ? "" : OwnerName(owner));
+  std::string kind = LabelOf(story, owner == "torch" ? "" : OwnerName(owner));
   if (story.via.empty()) return kind;
   return kind.empty() ? absl::StrCat("via ", story.via)
                       : absl::StrCat(kind, ": ", story.via);

@@ -67,8 +67,9 @@ double NiceCeiling(double value) {
 
 std::string Tick(double value, double top) {
   const double step = top / kRows;
-  return step >= 1 ? absl::StrFormat("%.0f", value)
-                   : absl::StrFormat(step >= 0.1 ? "%.1f" : "%.2f", value);
+  if (step >= 1) return absl::StrFormat("%.0f", value);
+  if (step >= 0.1) return absl::StrFormat("%.1f", value);
+  return absl::StrFormat("%.2f", value);
 }
 
 std::string PlotRow(const std::vector<Cell>& cells, double floor, double step,
