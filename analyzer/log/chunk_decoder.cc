@@ -97,6 +97,7 @@ void ChunkDecoder::Begin(const ChunkInfo& chunk) {
   end_ = at_ + std::min<size_t>(buffer_.size(), chunk.committed);
   time_ = chunk.first_time;
   thread_ = chunk.thread;
+  next_recent_ = 0;
   literal_ = {};
   blocks_.clear();
 }
@@ -125,7 +126,26 @@ ChunkDecoder::Result ChunkDecoder::Next() {
     at_ = field.end;
     if (outcome == Outcome::kEvent) return Result::kEvent;
   }
-  return Result::kEnd;
+  return NextRecent();
+}
+
+ChunkDecoder::Result ChunkDecoder::NextRecent() {
+  if (next_recent_ == chunk_.recent.size()) return Result::kEnd;
+  const RecentTensor& from = chunk_.recent[next_recent_++];
+  time_ = std::max(time_, from.time);  // as in the payload: never back
+  if (from.size > 0) {
+    Stamp(tensor_alloc_, Record::kTensorAlloc);
+    tensor_alloc_.address = from.address;
+    tensor_alloc_.size = static_cast<uint64_t>(from.size);
+    tensor_alloc_.torch_device = from.torch_device;
+    tensor_alloc_.stack = Stack(from.stack);
+  } else {
+    Stamp(tensor_free_, Record::kTensorFree);
+    tensor_free_.address = from.address;
+    tensor_free_.size = -static_cast<uint64_t>(from.size);
+    tensor_free_.torch_device = from.torch_device;
+  }
+  return Result::kEvent;
 }
 
 ChunkDecoder::Outcome ChunkDecoder::Decode(const Field& field) {

@@ -121,6 +121,7 @@ class ChunkDecoder {
 
   Outcome Decode(const Field& field);
   Outcome DecodeMessage(Record record, std::span<const uint8_t> bytes);
+  Result NextRecent();
   bool DecodeAlloc(const uint8_t* at, const uint8_t* end);
   bool DecodeFree(const uint8_t* at, const uint8_t* end);
   bool DecodeStreamEvent(const uint8_t* at, const uint8_t* end);
@@ -147,6 +148,7 @@ class ChunkDecoder {
   ChunkInfo chunk_;
   const uint8_t* at_ = nullptr;
   const uint8_t* end_ = nullptr;
+  size_t next_recent_ = 0;
   uint64_t time_ = 0;
   uint32_t thread_ = 0;
   Block literal_;  // the last one of the chunk

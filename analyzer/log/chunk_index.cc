@@ -29,7 +29,13 @@ enum ChunkField : uint32_t {
   kLastTime = 5,
   kPayload = 6,
   kCommitted = 16,
+  kRecent = 17,
 };
+
+// A slot of `recent`: time, address, size, and a word of stack (32 bits),
+// device (16) and tag (16).
+constexpr size_t kRecentSlotBytes = 32;
+constexpr size_t kMaxRecentBytes = 4096;
 
 // What the writer puts at the start of each page it starts something on:
 // a chunk of 65 536 bytes with its `committed` field, or a reserved page.
@@ -51,6 +57,25 @@ bool StartsWith(std::span<const uint8_t> bytes,
          std::equal(start.begin(), start.end(), bytes.begin());
 }
 
+// The slots that carry the tag of `committed`, up to the first that does not.
+std::vector<RecentTensor> ParseRecent(std::span<const uint8_t> slots,
+                                      uint32_t committed) {
+  std::vector<RecentTensor> found;
+  for (size_t at = 0; at + kRecentSlotBytes <= slots.size();
+       at += kRecentSlotBytes) {
+    std::array<uint64_t, 4> words{};
+    std::memcpy(words.data(), slots.data() + at, sizeof words);
+    if (words[3] >> 48 != uint64_t{committed} + 1) break;
+    found.push_back(
+        {.time = words[0],
+         .address = words[1],
+         .size = static_cast<int64_t>(words[2]),
+         .stack = static_cast<uint32_t>(words[3]),
+         .torch_device = static_cast<uint32_t>(words[3] >> 32 & 0xffff)});
+  }
+  return found;
+}
+
 class Scanner {
  public:
   explicit Scanner(const File& file) : file_(file) {}
@@ -68,6 +93,7 @@ class Scanner {
                                     uint64_t* next);
   void TakeScalar(const Field& field, ChunkInfo* chunk);
   void Finish(const ChunkInfo& found);
+  absl::Status ReadRecent(ChunkInfo* chunk);
   absl::Status Resync(const std::string& why);
   absl::StatusOr<std::optional<uint64_t>> FindStart(uint64_t from);
   absl::Status NothingFound();
@@ -80,6 +106,9 @@ class Scanner {
   bool has_committed_ = false;
   bool has_payload_ = false;
   uint64_t payload_length_ = 0;
+  uint64_t committed_offset_ = 0;
+  uint64_t recent_offset_ = 0;
+  uint64_t recent_length_ = 0;
   bool recognized_ = false;  // something of ours has been seen
 };
 
@@ -149,6 +178,7 @@ absl::StatusOr<Scanner::Outcome> Scanner::ScanChunk(uint64_t body,
   ChunkInfo chunk;
   chunk.offset = at_;
   has_committed_ = has_payload_ = false;
+  recent_length_ = 0;
   const uint64_t end = body + length;
   uint64_t at = body;
   while (at < end) {
@@ -160,8 +190,36 @@ absl::StatusOr<Scanner::Outcome> Scanner::ScanChunk(uint64_t body,
     return end > file_.size() ? Outcome::kCutOff : Outcome::kDamaged;
   }
   recognized_ = true;
+  if (const absl::Status status = ReadRecent(&chunk); !status.ok()) {
+    return status;
+  }
   Finish(chunk);
   return Outcome::kOk;
+}
+
+// The writer may be taking the slots into the payload, and using them again,
+// at this instant: what was read holds if `committed` is what it was.
+absl::Status Scanner::ReadRecent(ChunkInfo* chunk) {
+  constexpr int kAttempts = 4;
+  std::vector<uint8_t> slots(
+      std::min<uint64_t>(recent_length_, kMaxRecentBytes) / kRecentSlotBytes *
+      kRecentSlotBytes);
+  for (int i = 0; i < kAttempts && !slots.empty(); ++i) {
+    const auto got = file_.ReadAt(recent_offset_, slots);
+    if (!got.ok()) return got.status();
+    slots.resize(*got / kRecentSlotBytes * kRecentSlotBytes);
+    std::array<uint8_t, sizeof(uint32_t)> bytes{};
+    const auto again = file_.ReadAt(committed_offset_, bytes);
+    if (!again.ok()) return again.status();
+    uint32_t committed = 0;
+    std::memcpy(&committed, bytes.data(), sizeof committed);
+    if (committed == chunk->committed) {
+      chunk->recent = ParseRecent(slots, committed);
+      return absl::OkStatus();
+    }
+    chunk->committed = committed;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Scanner::Outcome> Scanner::ScanField(uint64_t at, uint64_t end,
@@ -182,6 +240,9 @@ absl::StatusOr<Scanner::Outcome> Scanner::ScanField(uint64_t at, uint64_t end,
     Field field;
     if (!ReadField(begin, stop, &field)) return bad;
     TakeScalar(field, chunk);
+    if (field.number == kCommitted)
+      committed_offset_ =
+          at + static_cast<uint64_t>(field.end - begin) - sizeof(uint32_t);
     *next = at + static_cast<uint64_t>(field.end - begin);
     return Outcome::kOk;
   }
@@ -194,6 +255,9 @@ absl::StatusOr<Scanner::Outcome> Scanner::ScanField(uint64_t at, uint64_t end,
     has_payload_ = true;
     chunk->payload_offset = offset;
     payload_length_ = length;
+  } else if (tag >> 3 == kRecent) {
+    recent_offset_ = offset;
+    recent_length_ = length;
   }
   *next = offset + length;
   return Outcome::kOk;

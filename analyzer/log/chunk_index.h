@@ -19,15 +19,25 @@
 
 namespace dstrace::log {
 
+// A record of a tensor that is in the file and not yet in the payload.
+struct RecentTensor {
+  uint64_t time = 0;  // nanoseconds, CLOCK_MONOTONIC
+  uint64_t address = 0;
+  int64_t size = 0;    // negative: freed
+  uint32_t stack = 0;  // of an allocation
+  uint32_t torch_device = 0;
+};
+
 struct ChunkInfo {
   uint64_t offset = 0;          // of the chunk's tag, in the file
   uint64_t payload_offset = 0;  // of the payload's first byte, in the file
   uint32_t committed = 0;       // bytes of payload that can be trusted
   uint32_t thread = 0;
   uint32_t sequence = 0;
-  uint64_t first_time = 0;  // nanoseconds, CLOCK_MONOTONIC
-  uint64_t last_time = 0;   // 0: still open
-  uint64_t events = 0;      // known after a first decode
+  uint64_t first_time = 0;           // nanoseconds, CLOCK_MONOTONIC
+  uint64_t last_time = 0;            // 0: still open
+  uint64_t events = 0;               // known after a first decode
+  std::vector<RecentTensor> recent;  // they follow the committed bytes
 };
 
 struct ChunkIndex {

@@ -114,6 +114,7 @@ absl::Status TraceReader::SurveyChunk(ChunkDecoder& decoder, ChunkInfo& chunk,
   if (absl::IsAborted(status)) {
     survey.notes.emplace_back(status.message());
     chunk.committed = 0;
+    chunk.recent.clear();
     return absl::OkStatus();
   }
   if (!status.ok()) return status;
@@ -133,6 +134,7 @@ absl::Status TraceReader::SurveyChunk(ChunkDecoder& decoder, ChunkInfo& chunk,
     survey.notes.push_back(absl::StrFormat(
         "byte %d: damaged record; %d bytes of the chunk at byte %d are lost",
         chunk.payload_offset + valid, chunk.committed - valid, chunk.offset));
+    chunk.recent.clear();  // of which thread is not known
   } else if (chunk.last_time != 0 && chunk.last_time != last) {
     survey.notes.push_back(absl::StrFormat(
         "byte %d: the times of a chunk contradict each other", chunk.offset));

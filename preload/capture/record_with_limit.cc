@@ -44,16 +44,15 @@ bool WriteTensorWithLimit(Session& session, ThreadState& thread,
   LiveTensors::Shard& shard = session.flight().tensors().Of(address);
   const runtime::MutexLock lock(shard.mutex);
   const bool is_alloc = size > 0;
-  const uint64_t bytes = static_cast<uint64_t>(is_alloc ? size : -size);
   uint64_t now = runtime::EventNow();
   if (written) {
-    thread.log.PutTensor(is_alloc, now, stack, address, bytes, device);
+    thread.log.PutTensor(now, stack, address, size, device);
     now = thread.log.last_time();
   }
   if (!is_alloc) {
     shard.Remove(address);
   } else if (!shard.Add({.key = address,
-                         .size = bytes,
+                         .size = static_cast<uint64_t>(size),
                          .time = now,
                          .stack = stack,
                          .device = device,

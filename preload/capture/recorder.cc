@@ -35,17 +35,16 @@ DSTRACE_COLD void WriteTotals(Session& session, ThreadState& thread,
   });
 }
 
-// At the end of a chunk, in a new thread, or in a file with a limit.
-DSTRACE_COLD bool WriteTensorSlowly(Session& session, ThreadState& thread,
-                                    uint64_t now, uint64_t address,
-                                    int64_t size, uint32_t device,
-                                    uint32_t stack) noexcept {
-  if (session.flight().on()) {
+// The first of sixteen, or in a file with a limit.
+DSTRACE_HOT [[gnu::noinline]] bool WriteTensorSlowly(
+    Session& session, ThreadState& thread, uint64_t now, uint64_t address,
+    int64_t size, uint32_t device, uint32_t stack) noexcept {
+  if (__builtin_expect(session.flight().on(), 0)) {
     return WriteTensorWithLimit(session, thread, address, size, device, stack);
   }
-  if (!session.Reserve(thread, wire::kMaxTupleBytes, now)) return false;
-  thread.log.PutTensor(size > 0, now, stack, address,
-                       static_cast<uint64_t>(size > 0 ? size : -size), device);
+  if (!session.Reserve(thread, log::ThreadLog::kBatchBytes, now)) return false;
+  thread.log.BeginRecent();
+  thread.log.AddRecent(now, address, size, stack, device);
   return true;
 }
 
@@ -64,10 +63,8 @@ DSTRACE_HOT void RecordTensor(const void* caller, uint64_t address,
   ThreadState* const thread = session.Enter();
   if (thread == nullptr) return;
   const bool is_alloc = size > 0;
-  const auto bytes = static_cast<uint64_t>(is_alloc ? size : -size);
   const uint32_t code = TorchDeviceCode(device);
-  thread->log.Prefetch(address, bytes, code);
-  runtime::PrefetchCode<128>(reinterpret_cast<const void*>(&wire::PutTuple));
+  thread->log.PrefetchRecent();
   // relaxed: written before Enter() found that this process records.
   const StackMode mode = runtime::Hot().stacks.load(std::memory_order_relaxed);
   const uint64_t now = runtime::EventNow();
@@ -76,8 +73,8 @@ DSTRACE_HOT void RecordTensor(const void* caller, uint64_t address,
     stack = session.Stack(*thread, mode, caller);
   }
   bool written = true;
-  if (__builtin_expect(thread->log.HasQuickRoom(), 1)) {
-    thread->log.PutTensor(is_alloc, now, stack, address, bytes, code);
+  if (__builtin_expect(thread->log.HasRecentRoom(), 1)) {
+    thread->log.AddRecent(now, address, size, stack, code);
   } else {
     written =
         WriteTensorSlowly(session, *thread, now, address, size, code, stack);

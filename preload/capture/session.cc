@@ -56,7 +56,7 @@ ThreadState* Session::EnterSlow() noexcept {
     return nullptr;
   }
   if (ThisThread() == nullptr) {
-    runtime::t_line.state = threads_.Take(ThreadId(), !flight_.on());
+    runtime::t_line.state = threads_.Take(ThreadId());
     if (ThisThread() == nullptr) {
       CountLoss(LossCause::kNoMemory, {});
       return nullptr;

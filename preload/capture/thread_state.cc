@@ -19,7 +19,7 @@ ThreadState* ThreadStatePool::Make() noexcept {
                                         : runtime::MapPages(kBytes));
 }
 
-ThreadState* ThreadStatePool::Take(uint32_t thread, bool quick) noexcept {
+ThreadState* ThreadStatePool::Take(uint32_t thread) noexcept {
   ThreadState* state = nullptr;
   {
     const runtime::MutexLock lock(mutex_);
@@ -29,7 +29,7 @@ ThreadState* ThreadStatePool::Take(uint32_t thread, bool quick) noexcept {
   if (state == nullptr) {
     state = Make();
   }
-  if (state != nullptr) state->log.AdoptBy(thread, quick);
+  if (state != nullptr) state->log.AdoptBy(thread);
   return state;
 }
 

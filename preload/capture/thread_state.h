@@ -62,7 +62,7 @@ struct alignas(64) ThreadState {
   static constexpr int kMaxPython = 256;
   static constexpr int kMaxFrames = kMaxNative + kMaxPython;
 
-  log::ThreadLog log;  // begins with what every event needs, two lines
+  log::ThreadLog log;  // begins with what every event needs, a line
   ThreadState* next_free;
   stacks::PythonChain chain;
   StackCache stacks;
@@ -87,8 +87,8 @@ class ThreadStatePool {
   constexpr ThreadStatePool() noexcept = default;
 
   // A state for the calling thread: one that was given back, or a fresh one.
-  // nullptr where there is no memory. `quick`: see ThreadLog::AdoptBy.
-  [[nodiscard]] ThreadState* Take(uint32_t thread, bool quick) noexcept;
+  // nullptr where there is no memory.
+  [[nodiscard]] ThreadState* Take(uint32_t thread) noexcept;
   void GiveBack(ThreadState* state) noexcept;
   // Forgets all states (they hold the parent's chunks).
   void AbandonInChild() noexcept;

@@ -6,6 +6,7 @@
 #include "preload/runtime/guard.h"
 
 namespace dstrace::log {
+
 void BlockDictionary::Clear() noexcept {
   last_literal_ = 0;
   last_device_ = 0;
@@ -36,6 +37,44 @@ DSTRACE_HOT wire::BlockRef BlockDictionary::Add(uint64_t address, uint64_t size,
           .is_short = is_short};
 }
 
+uint8_t* ThreadLog::EncodeTensor(uint8_t* at, uint64_t now, uint32_t stack,
+                                 uint64_t address, int64_t size,
+                                 uint32_t device) noexcept {
+  const bool is_alloc = size > 0;
+  const auto bytes = static_cast<uint64_t>(is_alloc ? size : -size);
+  uint64_t values[7];
+  values[0] = TimeDelta(now);
+  values[1] = stack;
+  uint64_t* end = values + 1 + is_alloc;
+  const uint32_t slot = blocks_.Find(address, bytes, device);
+  if (__builtin_expect(slot != 0, 1)) {
+    *end++ = slot;
+  } else {
+    end = wire::AppendBlock(end, blocks_.Add(address, bytes, device));
+  }
+  return wire::PutTuple(at,
+                        is_alloc ? wire::RecordField::kTensorAlloc
+                                 : wire::RecordField::kTensorFree,
+                        values, end);
+}
+
+// The store that commits them also makes them void where they were, see
+// wire::RecentTensor: a reader finds them once, in one place or the other.
+void ThreadLog::TakeRecent() noexcept {
+  const wire::RecentTensor* const end = recent_;
+  recent_ = nullptr;
+  uint8_t* at = chunk_ + wire::kPayloadOffset + used_;
+  const auto* slot =
+      reinterpret_cast<const wire::RecentTensor*>(chunk_ + wire::kRecentOffset);
+  for (; slot != end; ++slot) {
+    const uint64_t word = slot->stack_device_tag;
+    at =
+        EncodeTensor(at, slot->time, static_cast<uint32_t>(word), slot->address,
+                     slot->size, static_cast<uint32_t>(word >> 32 & 0xffff));
+  }
+  CommitUntil(at);
+}
+
 bool ThreadLog::NextChunk(LogFile& file, size_t bytes, uint64_t now,
                           ChunkUse use) noexcept {
   const runtime::KeepErrno keep_errno;
@@ -49,16 +88,15 @@ bool ThreadLog::NextChunk(LogFile& file, size_t bytes, uint64_t now,
   used_ = 0;
   recorded_thread_ = thread_;
   last_time_ = now;
-  SetQuickEnd();
   blocks_.Clear();
   return true;
 }
 
 void ThreadLog::Close(LogFile& file) noexcept {
   if (chunk_ == nullptr) return;
+  if (recent_ != nullptr) TakeRecent();
   file.CloseChunk(chunk_, last_time_);
   chunk_ = nullptr;
-  SetQuickEnd();
 }
 
 }  // namespace dstrace::log

@@ -5,11 +5,12 @@
 // One thread's place in the log: its open chunk, the time of its last record
 // and the dictionary of blocks named in the chunk.
 //
-//   uint8_t* chunk  ->  | header | record record record |      free      |
+//   uint8_t* chunk  ->  | header | record record record |  free  | recent |
 //                                                       ^ used_
 //
 // Usage: EnsureRoom(n), then write at most n bytes through encoder(), then
-// Commit(). Nothing of a record is visible to a reader before Commit().
+// Commit(). Nothing of a record is visible to a reader before Commit(). For
+// tensors there is a shorter way, see AddRecent().
 //
 // Thread-safety: one thread at a time; a ThreadLog may be handed from an exited
 // thread to a new one (AdoptBy), which is why short-lived threads do not cost a
@@ -104,20 +105,16 @@ class BlockDictionary {
 class ThreadLog {
  public:
   // Room for `bytes` more in the open chunk, opening a new one if needed.
-  // False: there is no space; drop the record.
+  // False: there is no space; drop the record. The records of tensors so far
+  // are in the payload afterwards.
   [[nodiscard]] bool EnsureRoom(LogFile& file, size_t bytes, uint64_t now,
                                 ChunkUse use = ChunkUse::kHistory) noexcept {
+    if (recent_ != nullptr) TakeRecent();
     if (__builtin_expect(
             chunk_ != nullptr && wire::kPayloadBytes - used_ >= bytes, 1)) {
       return true;
     }
     return NextChunk(file, bytes, now, use);
-  }
-
-  // Whether PutTensor may be called as things are: there is room, and what must
-  // be said of the thread has been said. One comparison.
-  [[nodiscard]] bool HasQuickRoom() const noexcept {
-    return used_ < quick_end_;
   }
 
   [[nodiscard]] wire::Encoder encoder() const noexcept {
@@ -133,35 +130,45 @@ class ThreadLog {
     return true;
   }
 
-  // Sends for the lines that PutTensor will touch.
-  DSTRACE_PREFETCH void Prefetch(uint64_t address, uint64_t size,
-                                 uint32_t device) const noexcept {
-    const auto chunk = reinterpret_cast<uintptr_t>(chunk_);  // may be null
-    runtime::Prefetch(
-        reinterpret_cast<const void*>(chunk + wire::kCommittedOffset));
-    runtime::Prefetch(
-        reinterpret_cast<const void*>(chunk + wire::kPayloadOffset + used_));
-    blocks_.Prefetch(address, size, device);
+  // The records of tensors, sixteen at a time: first as they come, which is a
+  // line or two, then all of them into the payload, while the code for it is
+  // at hand. In the file from the first instant.
+  //
+  // Whether AddRecent may be called as things are. One test.
+  [[nodiscard]] bool HasRecentRoom() const noexcept {
+    return reinterpret_cast<uintptr_t>(recent_) % wire::kRecentBytes != 0;
+  }
+  // Before the first of sixteen, after EnsureRoom(kBatchBytes).
+  static constexpr size_t kBatchBytes =
+      wire::kRecentTensors * wire::kMaxTupleBytes;
+  void BeginRecent() noexcept {
+    recent_ =
+        reinterpret_cast<wire::RecentTensor*>(chunk_ + wire::kRecentOffset);
+    recent_tag_ = used_ + 1;
+  }
+  // `size` is negative for a free, whose `stack` is not written.
+  void AddRecent(uint64_t now, uint64_t address, int64_t size, uint32_t stack,
+                 uint32_t device) noexcept {
+    wire::RecentTensor* const slot = recent_++;
+    slot->time = now;
+    slot->address = address;
+    slot->size = size;
+    // release: a reader that sees the tag sees the rest (its acquire load is
+    // in the analyzer's chunk index).
+    std::atomic_ref<uint64_t>(slot->stack_device_tag)
+        .store(wire::RecentWord(stack, device, recent_tag_),
+               std::memory_order_release);
+  }
+  DSTRACE_PREFETCH void PrefetchRecent() const noexcept {
+    runtime::Prefetch(recent_);  // may be null
   }
 
-  // The record of a tensor at `now`, committed. Call after EnsureRoom, with
+  // The record of one tensor at `now`, committed. Call after EnsureRoom, with
   // `stack` 0 and not written for a free.
-  void PutTensor(bool is_alloc, uint64_t now, uint32_t stack, uint64_t address,
-                 uint64_t size, uint32_t device) noexcept {
-    uint64_t values[7];
-    values[0] = TimeDelta(now);
-    values[1] = stack;
-    uint64_t* end = values + 1 + is_alloc;
-    const uint32_t slot = blocks_.Find(address, size, device);
-    if (__builtin_expect(slot != 0, 1)) {
-      *end++ = slot;
-    } else {
-      end = AppendNewBlock(end, address, size, device);
-    }
-    CommitUntil(wire::PutTuple(chunk_ + wire::kPayloadOffset + used_,
-                               is_alloc ? wire::RecordField::kTensorAlloc
-                                        : wire::RecordField::kTensorFree,
-                               values, end));
+  void PutTensor(uint64_t now, uint32_t stack, uint64_t address, int64_t size,
+                 uint32_t device) noexcept {
+    CommitUntil(EncodeTensor(chunk_ + wire::kPayloadOffset + used_, now, stack,
+                             address, size, device));
   }
 
   // Nanoseconds since the time-carrying record before; never negative. Call
@@ -178,26 +185,21 @@ class ThreadLog {
   [[nodiscard]] bool is_empty() const noexcept { return used_ == 0; }
 
   // The calling thread takes over; its id is written if it is another one.
-  // `quick`: a tensor's record needs nothing but PutTensor.
-  void AdoptBy(uint32_t thread, bool quick = false) noexcept {
+  void AdoptBy(uint32_t thread) noexcept {
+    if (recent_ != nullptr) TakeRecent();  // they are the other's
     thread_ = thread;
-    quick_ = quick;
-    SetQuickEnd();
   }
   [[nodiscard]] bool NeedsThreadRecord() const noexcept {
     return thread_ != recorded_thread_;
   }
-  void NoteThreadRecorded() noexcept {
-    recorded_thread_ = thread_;
-    SetQuickEnd();
-  }
+  void NoteThreadRecorded() noexcept { recorded_thread_ = thread_; }
   [[nodiscard]] uint32_t thread() const noexcept { return thread_; }
 
   void Close(LogFile& file) noexcept;
   // In a child of fork(): the chunk is the parent's and not mapped here.
   void AbandonInChild() noexcept {
     chunk_ = nullptr;
-    SetQuickEnd();
+    recent_ = nullptr;
   }
 
  private:
@@ -209,24 +211,20 @@ class ThreadLog {
         *reinterpret_cast<uint32_t*>(chunk_ + wire::kCommittedOffset))
         .store(used_, std::memory_order_release);
   }
-  DSTRACE_HOT [[gnu::noinline]] uint64_t* AppendNewBlock(
-      uint64_t* end, uint64_t address, uint64_t size,
-      uint32_t device) noexcept {
-    return wire::AppendBlock(end, blocks_.Add(address, size, device));
-  }
-  void SetQuickEnd() noexcept {
-    quick_end_ = !quick_ || chunk_ == nullptr || NeedsThreadRecord()
-                     ? 0
-                     : wire::kPayloadBytes - wire::kMaxTupleBytes + 1;
-  }
+  uint8_t* EncodeTensor(uint8_t* at, uint64_t now, uint32_t stack,
+                        uint64_t address, int64_t size,
+                        uint32_t device) noexcept;
+  DSTRACE_HOT void TakeRecent() noexcept;
   DSTRACE_COLD bool NextChunk(LogFile& file, size_t bytes, uint64_t now,
                               ChunkUse use) noexcept;
 
+  // The place of the next record among the recent ones; null: none are open.
+  // A multiple of kRecentBytes: all places are taken.
+  wire::RecentTensor* recent_;
+  uint32_t recent_tag_;
+  uint32_t used_;  // bytes of the payload that are committed
   uint8_t* chunk_;
-  uint32_t used_;       // bytes of the payload that are committed
-  uint32_t quick_end_;  // used_ below which HasQuickRoom()
   uint32_t thread_;
-  bool quick_;
   uint32_t recorded_thread_;  // whose records the reader thinks these are
   uint64_t last_time_;
   BlockDictionary blocks_;

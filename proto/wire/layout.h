@@ -26,11 +26,33 @@ inline constexpr size_t kSequenceOffset = 18;
 inline constexpr size_t kFirstTimeOffset = 23;
 inline constexpr size_t kLastTimeOffset = 32;
 inline constexpr size_t kPayloadOffset = 46;
-inline constexpr size_t kPayloadBytes = kChunkBytes - kPayloadOffset;
+inline constexpr size_t kRecentOffset = kChunkBytes - 512;
+inline constexpr size_t kPayloadBytes = kRecentOffset - 4 - kPayloadOffset;
 
 // A committed count and a time are stored with single aligned stores.
 static_assert(kCommittedOffset % 4 == 0);
 static_assert(kLastTimeOffset % 8 == 0);
+
+// A tensor's record as it came: the last ones of a chunk, not yet part of its
+// payload. It counts where `tag` is `committed` + 1, as do all before it: when
+// the payload takes them over, the store that commits it makes them void.
+struct RecentTensor {
+  uint64_t time;  // nanoseconds of CLOCK_MONOTONIC
+  uint64_t address;
+  int64_t size;  // bytes; negative: freed
+  // Stored at once, and last: stack, device << 32, tag << 48.
+  uint64_t stack_device_tag;
+};
+static_assert(sizeof(RecentTensor) == 32);
+inline constexpr size_t kRecentBytes = kChunkBytes - kRecentOffset;
+inline constexpr size_t kRecentTensors = kRecentBytes / sizeof(RecentTensor);
+// The first slot is found from any other, and no slot lies in two cache lines.
+static_assert(kRecentOffset % kRecentBytes == 0);
+static_assert(kPayloadBytes < 0xffff, "a tag has 16 bits");
+
+constexpr uint64_t RecentWord(uint32_t stack, uint32_t device, uint32_t tag) {
+  return stack | uint64_t{device & 0xffff} << 32 | uint64_t{tag} << 48;
+}
 
 // Fields of TraceFile and Chunk.
 inline constexpr uint32_t kTraceFileChunk = 1;
@@ -41,6 +63,7 @@ inline constexpr uint32_t kChunkSequence = 3;
 inline constexpr uint32_t kChunkFirstTime = 4;
 inline constexpr uint32_t kChunkLastTime = 5;
 inline constexpr uint32_t kChunkPayload = 6;
+inline constexpr uint32_t kChunkRecent = 17;
 
 // Fields of Records.
 enum class RecordField : uint32_t {
@@ -124,6 +147,10 @@ inline void PutChunkHeader(uint8_t* chunk, uint32_t thread, uint32_t sequence,
   put(kLastTimeOffset, &last_time, 8);
   chunk[kPayloadOffset - 6] = MakeTag(kChunkPayload, WireType::kLen);
   PutPaddedVarint(chunk + kPayloadOffset - 5, kPayloadBytes, 5);
+  uint8_t* const recent = chunk + kRecentOffset;
+  PutPaddedVarint(recent - 4, MakeTag(kChunkRecent, WireType::kLen), 2);
+  PutPaddedVarint(recent - 2, kRecentBytes, 2);
+  std::memset(recent, 0, kRecentBytes);
 }
 
 }  // namespace dstrace::wire
