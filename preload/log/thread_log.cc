@@ -37,40 +37,54 @@ DSTRACE_HOT wire::BlockRef BlockDictionary::Add(uint64_t address, uint64_t size,
           .is_short = is_short};
 }
 
-uint8_t* ThreadLog::EncodeTensor(uint8_t* at, uint64_t now, uint32_t stack,
-                                 uint64_t address, int64_t size,
-                                 uint32_t device) noexcept {
+inline uint8_t* ThreadLog::EncodeTensor(uint8_t* at, uint64_t now,
+                                        uint32_t stack, uint64_t address,
+                                        int64_t size,
+                                        uint32_t device) noexcept {
   const bool is_alloc = size > 0;
   const auto bytes = static_cast<uint64_t>(is_alloc ? size : -size);
-  uint64_t values[7];
-  values[0] = TimeDelta(now);
-  values[1] = stack;
-  uint64_t* end = values + 1 + is_alloc;
+  const uint64_t time = TimeDelta(now);
   const uint32_t slot = blocks_.Find(address, bytes, device);
   if (__builtin_expect(slot != 0, 1)) {
-    *end++ = slot;
-  } else {
-    end = wire::AppendBlock(end, blocks_.Add(address, bytes, device));
+    return wire::WriteTensor(at, is_alloc, time, stack,
+                             {.slot_plus_one = slot});
   }
-  return wire::PutTuple(at,
-                        is_alloc ? wire::RecordField::kTensorAlloc
-                                 : wire::RecordField::kTensorFree,
-                        values, end);
+  return wire::WriteTensor(at, is_alloc, time, stack,
+                           blocks_.Add(address, bytes, device));
 }
+
+void ThreadLog::PutTensor(uint64_t now, uint32_t stack, uint64_t address,
+                          int64_t size, uint32_t device) noexcept {
+  CommitUntil(EncodeTensor(chunk_ + wire::kPayloadOffset + used_, now, stack,
+                           address, size, device));
+}
+
+namespace {
+
+uint32_t DeviceOf(const wire::RecentTensor& tensor) noexcept {
+  return static_cast<uint32_t>(tensor.stack_device_tag >> 32 & 0xffff);
+}
+
+}  // namespace
 
 // The store that commits them also makes them void where they were, see
 // wire::RecentTensor: a reader finds them once, in one place or the other.
 void ThreadLog::TakeRecent() noexcept {
+  const auto* const first =
+      reinterpret_cast<const wire::RecentTensor*>(chunk_ + wire::kRecentOffset);
   const wire::RecentTensor* const end = recent_;
   recent_ = nullptr;
+  // A line of the dictionary each: asked for together they arrive together.
+  for (const auto* slot = first; slot != end; ++slot) {
+    const auto size = static_cast<uint64_t>(slot->size);
+    blocks_.Prefetch(slot->address, slot->size > 0 ? size : -size,
+                     DeviceOf(*slot));
+  }
   uint8_t* at = chunk_ + wire::kPayloadOffset + used_;
-  const auto* slot =
-      reinterpret_cast<const wire::RecentTensor*>(chunk_ + wire::kRecentOffset);
-  for (; slot != end; ++slot) {
-    const uint64_t word = slot->stack_device_tag;
-    at =
-        EncodeTensor(at, slot->time, static_cast<uint32_t>(word), slot->address,
-                     slot->size, static_cast<uint32_t>(word >> 32 & 0xffff));
+  for (const auto* slot = first; slot != end; ++slot) {
+    at = EncodeTensor(at, slot->time,
+                      static_cast<uint32_t>(slot->stack_device_tag),
+                      slot->address, slot->size, DeviceOf(*slot));
   }
   CommitUntil(at);
 }

@@ -166,10 +166,7 @@ class ThreadLog {
   // The record of one tensor at `now`, committed. Call after EnsureRoom, with
   // `stack` 0 and not written for a free.
   void PutTensor(uint64_t now, uint32_t stack, uint64_t address, int64_t size,
-                 uint32_t device) noexcept {
-    CommitUntil(EncodeTensor(chunk_ + wire::kPayloadOffset + used_, now, stack,
-                             address, size, device));
-  }
+                 uint32_t device) noexcept;
 
   // Nanoseconds since the time-carrying record before; never negative. Call
   // after EnsureRoom, once per time-carrying record that is committed.

@@ -37,15 +37,11 @@ inline constexpr uint64_t kShortLiteralUnit = uint64_t{1} << kShortLiteralShift;
 // Upper bound of a tuple record: tag, length, seven varints.
 inline constexpr size_t kMaxTupleBytes = 2 + 7 * kMaxVarintBytes;
 
-// The records of every event are tuples: a tag, a length of one byte, then
+// Small records are tuples: a tag, a length of one byte, then
 // varints. PutTuple needs room for the longest tuple, however short this one
 // is. It returns one past the last byte.
-//
-// Not inlined, and one loop for all: an event finds its code out of the caches,
-// so less code is quicker code.
-[[gnu::noinline, gnu::hot]] inline uint8_t* PutTuple(
-    uint8_t* at, RecordField field, const uint64_t* values,
-    const uint64_t* end) noexcept {
+inline uint8_t* PutTuple(uint8_t* at, RecordField field, const uint64_t* values,
+                         const uint64_t* end) noexcept {
   at = WriteVarint(at, MakeTag(static_cast<uint32_t>(field), WireType::kLen));
   uint8_t* const body = ++at;
   for (; values != end; ++values) at = WriteVarint(at, *values);
@@ -53,19 +49,31 @@ inline constexpr size_t kMaxTupleBytes = 2 + 7 * kMaxVarintBytes;
   return at;
 }
 
-// The values that name a block, appended to those before.
-inline uint64_t* AppendBlock(uint64_t* end, const BlockRef& block) noexcept {
-  *end++ = block.slot_plus_one;
-  if (block.slot_plus_one != 0) return end;
+// The varints that name a block.
+inline uint8_t* WriteBlock(uint8_t* at, const BlockRef& block) noexcept {
+  at = WriteVarint(at, block.slot_plus_one);
+  if (block.slot_plus_one != 0) return at;
   if (block.is_short) {
-    *end++ = ZigZag(block.address_delta >> kShortLiteralShift);
-    *end++ = block.size >> kShortLiteralShift;
-    return end;
+    at = WriteVarint(at, ZigZag(block.address_delta >> kShortLiteralShift));
+    return WriteVarint(at, block.size >> kShortLiteralShift);
   }
-  *end++ = ZigZag(block.address_delta);
-  *end++ = block.size;
-  *end++ = block.device;
-  return end;
+  at = WriteVarint(at, ZigZag(block.address_delta));
+  at = WriteVarint(at, block.size);
+  return WriteVarint(at, block.device);
+}
+
+// A tensor's record; `stack` is not written for a free. Room as for PutTuple.
+inline uint8_t* WriteTensor(uint8_t* at, bool is_alloc, uint64_t time,
+                            uint32_t stack, const BlockRef& block) noexcept {
+  const auto field = static_cast<uint32_t>(is_alloc ? RecordField::kTensorAlloc
+                                                    : RecordField::kTensorFree);
+  *at = static_cast<uint8_t>(MakeTag(field, WireType::kLen));
+  uint8_t* const body = at + 2;
+  at = WriteVarint(body, time);
+  if (is_alloc) at = WriteVarint(at, stack);
+  at = WriteBlock(at, block);
+  body[-1] = static_cast<uint8_t>(at - body);
+  return at;
 }
 
 namespace internal {

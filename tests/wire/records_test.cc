@@ -51,22 +51,16 @@ std::vector<uint64_t> Varints(const std::string& bytes) {
   return values;
 }
 
-// As the log writes them.
-void PutTensor(Encoder& out, RecordField field, std::vector<uint64_t> values,
-               const BlockRef& block) {
-  const size_t before = values.size();
-  values.resize(before + 4);
-  const uint64_t* const end = AppendBlock(values.data() + before, block);
-  out.Direct(kMaxTupleBytes, [&](uint8_t* at) {
-    return PutTuple(at, field, values.data(), end);
-  });
-}
 void PutTensorAlloc(Encoder& out, uint64_t time, uint32_t stack,
                     const BlockRef& block) {
-  PutTensor(out, RecordField::kTensorAlloc, {time, stack}, block);
+  out.Direct(kMaxTupleBytes, [&](uint8_t* at) {
+    return WriteTensor(at, true, time, stack, block);
+  });
 }
 void PutTensorFree(Encoder& out, uint64_t time, const BlockRef& block) {
-  PutTensor(out, RecordField::kTensorFree, {time}, block);
+  out.Direct(kMaxTupleBytes, [&](uint8_t* at) {
+    return WriteTensor(at, false, time, 0, block);
+  });
 }
 
 TEST(Records, TensorAllocOfAKnownBlockIsThreeVarints) {
