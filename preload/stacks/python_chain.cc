@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "preload/stacks/python_chain.h"
 
+#include <bit>
+
 #include "preload/stacks/python_runtime.h"
+#include "preload/stacks/quick_python.h"
 
 namespace dstrace::stacks {
 namespace {
@@ -18,30 +21,45 @@ uint64_t Fold(uint64_t a, uint64_t b) noexcept {
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 
-// Around a frame that is `where` in a code object known as `what`.
+// Around a frame that is `where` in a code object known as `what`. Both halves
+// hold all of it; few constants, since each is ten bytes of code.
 PythonChain::Key Around(const PythonChain::Key& outer, uint64_t where,
                         uint64_t what) noexcept {
-  return {Fold(where ^ kOdd[0], outer.low ^ kOdd[1] ^ what),
-          Fold(what ^ kOdd[2], outer.high ^ kOdd[3] ^ where)};
+  return {Fold(outer.low ^ where, kOdd[0] ^ what),
+          Fold(outer.high ^ what, kOdd[1] ^ where)};
 }
 
-// The byte of a frame that, beside the words, says what it is: whether its
-// evaluation loop begins with it (3.11), or whose it is (3.12 on).
-uint32_t FlagOffset(const PyLayout& layout) noexcept {
-  switch (layout.frame_kind) {
-    case FrameKind::kFrameObject:
-      return layout.frame_previous;  // none; this one is compared anyway
-    case FrameKind::kEntryFlag:
-      return layout.frame_entry;
-    case FrameKind::kShim:
-      break;
-  }
-  return layout.frame_owner;
+// An instruction of a code object: addresses have 47 bits.
+uint64_t Where(uintptr_t code, uint32_t lasti) noexcept {
+  return code ^ std::rotl(uint64_t{lasti}, 47);
+}
+constexpr uint64_t kAtLoopsEnd = 1;  // no code lies there
+constexpr uint64_t kCut = 2;
+
+// What says of a frame of 3.11, beside the words, what it is: whether its
+// evaluation loop begins with it. Before there is no such thing; from 3.12 on a
+// frame that ends a loop is told by its code: one that no other frame runs.
+template <FrameKind kKind>
+uint8_t FlagOf(const PyLayout& layout, uintptr_t frame) noexcept {
+  return kKind == FrameKind::kEntryFlag
+             ? Load<uint8_t>(frame + layout.frame_entry)
+             : 0;
 }
 
-// Where the code object that a frame refers to keeps its version.
-uintptr_t VersionOf(uintptr_t reference, uint32_t offset) noexcept {
-  return (reference & ~kReferenceTags) + offset;
+// The code object that a frame refers to.
+uintptr_t CodeOf(uintptr_t reference) noexcept {
+  return reference & ~kReferenceTags;
+}
+
+DSTRACE_COLD const PyLayout* AskForTopFrame(uintptr_t* top) noexcept {
+  const PythonRuntime* const python = FindPython();
+  *top = python == nullptr ? 0 : ThisThreadsFrame(*python);
+  return python == nullptr ? nullptr : &python->layout;
+}
+
+inline const PyLayout* TopFrameAndLayout(uintptr_t* top) noexcept {
+  return __builtin_expect(QuickTopFrame(top), 1) ? g_quick_python.layout
+                                                 : AskForTopFrame(top);
 }
 
 }  // namespace
@@ -52,14 +70,12 @@ struct PythonChain::Offsets {
       : code(layout.frame_code),
         instruction(layout.frame_instruction),
         previous(layout.frame_previous),
-        flag(FlagOffset(layout)),
         version(layout.code_version) {}
 
-  const uint32_t code;
-  const uint32_t instruction;
-  const uint32_t previous;
-  const uint32_t flag;
-  const uint32_t version;
+  const uintptr_t code;
+  const uintptr_t instruction;
+  const uintptr_t previous;
+  const uintptr_t version;
 };
 
 PythonChain::Identity PythonChain::IdentityOf(const PyLayout& layout,
@@ -82,44 +98,75 @@ uint64_t PythonChain::SumOf(const Identity& identity) noexcept {
          numbers * kOdd[0];
 }
 
-// Code objects and a file name that were found unchanged in this walk: at the
-// last event all links of the chain held at once, so what holds for one link
-// holds for all that have the same address.
-struct PythonChain::Checked {
-  static constexpr size_t kCodes = 8;
-  static size_t PlaceOf(uintptr_t code) noexcept { return code / 64 % kCodes; }
+// Whether the frame and its code object look as they did; false where there is
+// an identity to look at. The caller knows that the link's frame is on the
+// stack. No branch: an event finds the branch predictor as cold as the caches.
+[[gnu::always_inline]] inline bool PythonChain::LooksSame(
+    const Offsets& at, const Link* link) const noexcept {
+  const uintptr_t frame = link->frame;
+  // What has no version is compared with itself.
+  const uintptr_t there = CodeOf(link->code) + at.version;
+  const auto here = reinterpret_cast<uintptr_t>(&link->version);
+  const bool has = static_cast<uint32_t>(link->version) != kNoVersion;
+  return ((Load<uintptr_t>(frame + at.instruction) ^ link->instruction) |
+          (Load<uintptr_t>(frame + at.code) ^ link->code) |
+          (Load<uintptr_t>(frame + at.previous) ^ link[-1].frame) |
+          (Load<uint32_t>(has ? there : here) ^ link->version)) == 0;
+}
 
-  uintptr_t codes[kCodes] = {};
-  uintptr_t file = 0;
-};
-
-// The caller knows that the link's frame is on the stack.
-inline bool PythonChain::IsSame(const PyLayout& layout, const Offsets& at,
-                                int index, Checked& checked) const noexcept {
-  const Link& link = At(index);
-  const uintptr_t frame = link.frame;
-  const uintptr_t caller = At(index - 1).frame;
-  const uintptr_t difference =  // one branch for all
-      (Load<uintptr_t>(frame + at.instruction) ^ link.instruction) |
-      (Load<uintptr_t>(frame + at.code) ^ link.code) |
-      (Load<uintptr_t>(frame + at.previous) ^ caller) |
-      (Load<uint8_t>(frame + at.flag) ^ link.flag);
-  if (difference != 0) return false;
-  if (__builtin_expect(link.version != kNoVersion, 1)) {
-    return Load<uint32_t>(VersionOf(link.code, at.version)) == link.version;
-  }
-  if (!link.is_code) return true;
-  const uintptr_t code = meanings_[index].code;
+inline bool PythonChain::HasSameIdentity(const PyLayout& layout,
+                                         int index) noexcept {
+  if (!has_checked_) checked_ = {};
+  has_checked_ = true;
+  const uintptr_t code = CodeOf(At(index).code);
   const size_t place = Checked::PlaceOf(code);
-  if (checked.codes[place] == code) return true;
-  if (!IsSameCode(layout, code, identities_[index], checked)) return false;
-  checked.codes[place] = code;
+  if (checked_.codes[place] == code) return true;
+  if (!IsSameCode(layout, code, identities_[index])) return false;
+  checked_.codes[place] = code;
   return true;
+}
+
+// A code object without a version: before 3.12, and where its counter was used
+// up.
+template <FrameKind kKind>
+inline bool PythonChain::IsSameWithIdentity(const PyLayout& layout,
+                                            int index) noexcept {
+  const Link& link = At(index);
+  const uintptr_t difference =
+      (Load<uintptr_t>(link.frame + layout.frame_instruction) ^
+       link.instruction) |
+      (Load<uintptr_t>(link.frame + layout.frame_code) ^ link.code) |
+      (Load<uintptr_t>(link.frame + layout.frame_previous) ^
+       At(index - 1).frame) |
+      (FlagOf<kKind>(layout, link.frame) ^ flags_[index]);
+  return difference == 0 && HasSameIdentity(layout, index);
+}
+
+bool PythonChain::IsSameWithoutVersion(const PyLayout& layout,
+                                       int index) noexcept {
+  return IsSameWithIdentity<FrameKind::kShim>(layout, index);
+}
+
+// From a link outward; the root, which is no link, where none differs.
+template <FrameKind kKind>
+[[gnu::always_inline]] inline const PythonChain::Link*
+PythonChain::FirstToDiffer(const Offsets& at, const PyLayout& layout,
+                           const Link* link) noexcept {
+  for (; link != links_; --link) {
+    const auto index = static_cast<int>(link - links_) - 1;
+    if constexpr (kKind != FrameKind::kShim) {
+      if (!IsSameWithIdentity<kKind>(layout, index)) break;
+    } else if (__builtin_expect(!LooksSame(at, link), 0)) {
+      if ((link->version & kHasIdentity) == 0) break;
+      if (!IsSameWithoutVersion(layout, index)) break;
+    }
+  }
+  return link;
 }
 
 // Field by field: most differences show in the first.
 bool PythonChain::IsSameCode(const PyLayout& layout, uintptr_t code,
-                             const Identity& known, Checked& checked) noexcept {
+                             const Identity& known) noexcept {
   const uintptr_t text_hash = layout.text_length + sizeof(uintptr_t);
   const auto file = Load<uintptr_t>(code + layout.code_file);
   if (Load<uintptr_t>(code + layout.code_lines) != known.lines ||
@@ -129,8 +176,8 @@ bool PythonChain::IsSameCode(const PyLayout& layout, uintptr_t code,
       Load<uint64_t>(known.lines + layout.bytes_size) != known.lines_size) {
     return false;
   }
-  if (file != checked.file && !known.file.Holds(layout, file)) return false;
-  checked.file = file;
+  if (file != checked_.file && !known.file.Holds(layout, file)) return false;
+  checked_.file = file;
   // Without a version the counter of the interpreter was used up.
   return layout.code_version == 0 ||
          Load<uint32_t>(code + layout.code_version) == kNoVersion;
@@ -148,96 +195,126 @@ inline int PythonChain::Known(uintptr_t frame) const noexcept {
 
 // Collects the frames that must be read, innermost first, and leaves those
 // links that hold. False: there are more than fit.
-bool PythonChain::WalkFrom(const PyLayout& layout, uintptr_t frame) noexcept {
+template <FrameKind kKind>
+[[gnu::always_inline]] inline bool PythonChain::WalkFrom(
+    const PyLayout& layout, uintptr_t frame) noexcept {
   const Offsets at(layout);
-  Checked checked;
-  fresh_count_ = 0;
+  has_checked_ = false;
+  int fresh = 0;
   int kept = 0;
   while (frame != 0) {
     const int first = Known(frame);
-    int link = first;
-    while (link >= 0 && IsSame(layout, at, link, checked)) --link;
-    if (first >= 0 && link < 0) {
-      kept = first + 1;
-      break;
+    if (first >= 0) {
+      const Link* const last = &At(first);
+      const Link* const link = FirstToDiffer<kKind>(at, layout, last);
+      if (link == links_) {
+        kept = first + 1;
+        break;
+      }
+      // Those that looked the same lie within one that does not.
+      for (const Link* inner = last; inner != link; --inner) {
+        if (fresh == kMaxLinks) return false;
+        fresh_[fresh++] = inner->frame;
+      }
+      frame = link->frame;
     }
-    // Those that looked the same lie within one that does not.
-    for (int i = first; i > link; --i) {
-      if (fresh_count_ == kMaxLinks) return false;
-      fresh_[fresh_count_++] = At(i).frame;
-    }
-    if (first >= 0) frame = At(link).frame;
-    if (fresh_count_ == kMaxLinks) return false;
-    fresh_[fresh_count_++] = frame;
+    if (fresh == kMaxLinks) return false;
+    fresh_[fresh++] = frame;
     frame = Load<uintptr_t>(frame + at.previous);
   }
+  fresh_count_ = fresh;
   count_ = kept;
   return true;
 }
 
-void PythonChain::Push(const PyLayout& layout, uintptr_t frame) noexcept {
+template <FrameKind kKind>
+[[gnu::always_inline]] inline void PythonChain::Push(const PyLayout& layout,
+                                                     uintptr_t frame) noexcept {
   const int index = count_++;
-  const Key outer = index == 0 ? Key{} : keys_[index - 1];
   place_[PlaceOf(frame)] = static_cast<uint16_t>(index + 1);
-  const RawFrame meaning = meanings_[index] = ReadFrame(layout, frame);
+  const RawFrame meaning = ReadFrameOf<kKind>(layout, frame);
   Link& link = At(index);
   link.frame = frame;
   link.code = Load<uintptr_t>(frame + layout.frame_code);
   link.instruction = Load<uintptr_t>(frame + layout.frame_instruction);
-  link.flag = Load<uint8_t>(frame + FlagOffset(layout));
-  link.is_code = meaning.role != RawFrame::Role::kEndsLoop;
   link.version = kNoVersion;
-  if (!link.is_code) {
-    keys_[index] = Around(outer, kOdd[2], kOdd[3]);
-    return;
-  }
+  const Key& outer = KeyAt(index - 1);
+  uint64_t where = kAtLoopsEnd;
   uint64_t what = 0;
-  if (layout.code_version != 0) {
-    what = link.version =
-        Load<uint32_t>(VersionOf(link.code, layout.code_version));
+  if (meaning.role != RawFrame::Role::kEndsLoop) {
+    uint64_t version = kNoVersion;
+    if constexpr (kKind == FrameKind::kShim) {
+      version = Load<uint32_t>(meaning.code + layout.code_version);
+    }
+    link.version = version;
+    where = Where(meaning.code, meaning.lasti);
+    what = version << 1 | meaning.entry;
+    if (__builtin_expect(version == kNoVersion, kKind != FrameKind::kShim)) {
+      flags_[index] = FlagOf<kKind>(layout, frame);
+      what ^= TakeIdentity(layout, index) << 1;
+    }
   }
-  if (link.version == kNoVersion) {
-    identities_[index] = IdentityOf(layout, meaning.code);
-    what = SumOf(identities_[index]);
-  }
-  const uint64_t where = meaning.code + meaning.lasti * kOdd[1];
-  keys_[index] = meaning.role == RawFrame::Role::kHidden
+  KeyAt(index) = meaning.role == RawFrame::Role::kHidden
                      ? outer
-                     : Around(outer, where, what * 2 + meaning.entry);
+                     : Around(outer, where, what);
+}
+
+uint64_t PythonChain::TakeIdentity(const PyLayout& layout, int index) noexcept {
+  identities_[index] = IdentityOf(layout, CodeOf(At(index).code));
+  At(index).version = kHasIdentity;
+  return SumOf(identities_[index]);
+}
+
+template <FrameKind kKind>
+[[gnu::always_inline]] inline PythonChain::Key PythonChain::TakeFrom(
+    const PyLayout& layout, uintptr_t top) noexcept {
+  if (__builtin_expect(!WalkFrom<kKind>(layout, top), 0)) {
+    truncated_ = true;
+    count_ = 0;
+    fresh_count_ = kMaxLinks;
+  }
+  links_read_ = fresh_count_;
+  for (int i = fresh_count_ - 1; i >= 0; --i) Push<kKind>(layout, fresh_[i]);
+  const Key key = KeyAt(count_ - 1);
+  return __builtin_expect(truncated_, 0) ? Around(key, kCut, 0) : key;
+}
+
+// Before 3.12.
+PythonChain::Key PythonChain::TakeOlder(const PyLayout& layout,
+                                        uintptr_t top) noexcept {
+  return layout.frame_kind == FrameKind::kFrameObject
+             ? TakeFrom<FrameKind::kFrameObject>(layout, top)
+             : TakeFrom<FrameKind::kEntryFlag>(layout, top);
 }
 
 PythonChain::Key PythonChain::Take() noexcept {
-  // What lies beyond the outermost link of a stack that was cut is not known.
-  if (truncated_) count_ = 0;
-  truncated_ = false;
-  links_read_ = 0;
   // Two to a line; the processor sees where a walk along lines leads.
   for (int i = 0; i < 8; i += 2) {
     runtime::Prefetch(reinterpret_cast<const char*>(links_ + count_) -
                       i * sizeof(Link));
   }
-  const PythonRuntime* const python = FindPython();
-  const uintptr_t top = python == nullptr ? 0 : ThisThreadsFrame(*python);
+  // What lies beyond the outermost link of a stack that was cut is not known.
+  if (__builtin_expect(truncated_, 0)) count_ = 0;
+  truncated_ = false;
+  links_read_ = 0;
+  uintptr_t top = 0;
+  const PyLayout* const layout = TopFrameAndLayout(&top);
   if (top == 0) {
     count_ = 0;
     return {};
   }
-  const PyLayout& layout = python->layout;
-  if (!WalkFrom(layout, top)) {
-    truncated_ = true;
-    count_ = 0;
+  layout_ = layout;
+  if (__builtin_expect(layout->frame_kind != FrameKind::kShim, 0)) {
+    return TakeOlder(*layout, top);
   }
-  links_read_ = fresh_count_;
-  for (int i = fresh_count_ - 1; i >= 0; --i) Push(layout, fresh_[i]);
-  const Key key = keys_[count_ - 1];
-  return truncated_ ? Around(key, kOdd[0], kOdd[0]) : key;
+  return TakeFrom<FrameKind::kShim>(*layout, top);
 }
 
 int PythonChain::Frames(PyFrame* out, int max, bool* truncated) const noexcept {
   FrameCollector frames(out, max);
   bool more = false;
   for (int i = count_ - 1; i >= 0 && !more; --i) {
-    more = !frames.Add(meanings_[i]);
+    more = !frames.Add(ReadFrame(*layout_, At(i).frame));
   }
   *truncated = more || truncated_;
   return frames.Finish(*truncated);

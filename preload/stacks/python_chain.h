@@ -49,7 +49,8 @@ class PythonChain {
   // no Python has the key {0, 0}.
   [[nodiscard]] DSTRACE_HOT Key Take() noexcept;
 
-  // The frames of the last Take(), as CapturePython gives them.
+  // The frames of the last Take(), as CapturePython gives them; while they are
+  // still on the stack.
   int Frames(PyFrame* out, int max, bool* truncated) const noexcept;
 
   // How many links the last Take() had to read in full.
@@ -69,48 +70,75 @@ class PythonChain {
   // Its caller is the link before it.
   struct Link {
     uintptr_t frame;
-    uintptr_t code;
+    uintptr_t code;  // as the frame refers to it
     uintptr_t instruction;
-    uint32_t version;  // 0: see the identity
-    uint8_t flag;
-    bool is_code;
+    // The version of the code object; 0 where that says nothing. And above it
+    // kHasIdentity, where a code object has none: see the identity.
+    uint64_t version;
   };
   static_assert(sizeof(Link) == 32);
+  static constexpr uint64_t kHasIdentity = uint64_t{1} << 32;
 
   struct Offsets;
-  struct Checked;
+  // Code objects and a file name that were found unchanged in this walk: at the
+  // last event all links of the chain held at once, so what holds for one link
+  // holds for all that have the same address.
+  struct Checked {
+    static constexpr size_t kCodes = 8;
+    static size_t PlaceOf(uintptr_t code) noexcept {
+      return code / 64 % kCodes;
+    }
+    uintptr_t codes[kCodes];
+    uintptr_t file;
+  };
 
   // A hash table of links by frame; what it says is checked, never trusted.
   static constexpr int kPlaces = 512;
 
   static Identity IdentityOf(const PyLayout& layout, uintptr_t code) noexcept;
   static uint64_t SumOf(const Identity& identity) noexcept;
-  bool IsSame(const PyLayout& layout, const Offsets& at, int link,
-              Checked& checked) const noexcept;
-  [[gnu::noinline]] static bool IsSameCode(const PyLayout& layout,
-                                           uintptr_t code,
-                                           const Identity& known,
-                                           Checked& checked) noexcept;
+  bool IsSameCode(const PyLayout& layout, uintptr_t code,
+                  const Identity& known) noexcept;
   static uint32_t PlaceOf(uintptr_t frame) noexcept;
 
-  // Counted from -1, whose frame is 0.
+  // Counted from -1, whose frame is 0 and whose key that of no stack.
   const Link& At(int link) const noexcept { return links_[link + 1]; }
   Link& At(int link) noexcept { return links_[link + 1]; }
+  Key& KeyAt(int link) noexcept { return keys_[link + 1]; }
   int Known(uintptr_t frame) const noexcept;
-  DSTRACE_HOT bool WalkFrom(const PyLayout& layout, uintptr_t frame) noexcept;
-  DSTRACE_HOT void Push(const PyLayout& layout, uintptr_t frame) noexcept;
+  bool LooksSame(const Offsets& at, const Link* link) const noexcept;
+  template <FrameKind kKind>
+  const Link* FirstToDiffer(const Offsets& at, const PyLayout& layout,
+                            const Link* link) noexcept;
+  template <FrameKind kKind>
+  bool IsSameWithIdentity(const PyLayout& layout, int link) noexcept;
+  DSTRACE_COLD bool IsSameWithoutVersion(const PyLayout& layout,
+                                         int link) noexcept;
+  bool HasSameIdentity(const PyLayout& layout, int link) noexcept;
+  DSTRACE_COLD uint64_t TakeIdentity(const PyLayout& layout, int link) noexcept;
+  template <FrameKind kKind>
+  bool WalkFrom(const PyLayout& layout, uintptr_t frame) noexcept;
+  template <FrameKind kKind>
+  void Push(const PyLayout& layout, uintptr_t frame) noexcept;
+  template <FrameKind kKind>
+  Key TakeFrom(const PyLayout& layout, uintptr_t top) noexcept;
+  [[gnu::noinline]] Key TakeOlder(const PyLayout& layout,
+                                  uintptr_t top) noexcept;
 
   int count_;
   int links_read_;
   bool truncated_;
+  bool has_checked_;
   int fresh_count_;
+  const PyLayout* layout_;   // of the last Take(); null: no Python
   uint16_t place_[kPlaces];  // link + 1; 0: none
   uintptr_t fresh_[kMaxLinks];
-  // The first one is never written: the caller of the outermost frame.
+  // The first ones are never written: the caller of the outermost frame.
   alignas(64) Link links_[1 + kMaxLinks];
-  Key keys_[kMaxLinks];             // of a link and all around it
-  RawFrame meanings_[kMaxLinks];    // what a link's memory means
+  Key keys_[1 + kMaxLinks];         // of a link and all around it
   Identity identities_[kMaxLinks];  // where the version says nothing
+  uint8_t flags_[kMaxLinks];        // before 3.12, see FlagOf()
+  Checked checked_;
 };
 
 static_assert(std::is_trivially_default_constructible_v<PythonChain>);

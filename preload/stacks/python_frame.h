@@ -140,16 +140,27 @@ inline RawFrame ReadShimmedFrame(const PyLayout& layout,
 
 }  // namespace internal
 
+template <FrameKind kKind>
+inline RawFrame ReadFrameOf(const PyLayout& layout, uintptr_t frame) noexcept {
+  if constexpr (kKind == FrameKind::kFrameObject) {
+    return internal::ReadFrameObject(layout, frame);
+  } else if constexpr (kKind == FrameKind::kEntryFlag) {
+    return internal::ReadFlaggedFrame(layout, frame);
+  } else {
+    return internal::ReadShimmedFrame(layout, frame);
+  }
+}
+
 inline RawFrame ReadFrame(const PyLayout& layout, uintptr_t frame) noexcept {
   switch (layout.frame_kind) {
     case FrameKind::kFrameObject:
-      return internal::ReadFrameObject(layout, frame);
+      return ReadFrameOf<FrameKind::kFrameObject>(layout, frame);
     case FrameKind::kEntryFlag:
-      return internal::ReadFlaggedFrame(layout, frame);
+      return ReadFrameOf<FrameKind::kEntryFlag>(layout, frame);
     case FrameKind::kShim:
       break;
   }
-  return internal::ReadShimmedFrame(layout, frame);
+  return ReadFrameOf<FrameKind::kShim>(layout, frame);
 }
 
 }  // namespace dstrace::stacks

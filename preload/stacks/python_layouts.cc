@@ -13,6 +13,7 @@ constexpr char kCookie[8] = {'x', 'd', 'e', 'b', 'u', 'g', 'p', 'y'};
 // structure. Groups grow between minor versions, never between patch releases.
 struct PublishedWords {
   int minor;
+  uint16_t thread_key;  // in bytes, not published: see PyLayout
   uint8_t finalizing;
   uint8_t current_frame;
   uint8_t frame_previous;
@@ -40,6 +41,7 @@ struct PublishedWords {
 // text 77.
 constexpr PublishedWords kPublished[] = {
     {.minor = 13,
+     .thread_key = 2160,
      .finalizing = 4,
      .current_frame = 23,
      .frame_previous = 29,
@@ -58,6 +60,7 @@ constexpr PublishedWords kPublished[] = {
      .bytes_size = 65,
      .text_state = 68},
     {.minor = 14,
+     .thread_key = 2336,
      .finalizing = 4,
      .current_frame = 26,
      .frame_previous = 32,
@@ -122,6 +125,7 @@ std::optional<PyLayout> ReadPublished(const PublishedWords& at,
   layout.line_table = LineTable::kLocations;
   layout.instruction_scale = 1;
   layout.runtime_finalizing = words.Offset(at.finalizing);
+  layout.runtime_thread_key = at.thread_key;
   layout.thread_frame = words.Offset(at.current_frame);
   layout.frame_previous = words.Offset(at.frame_previous);
   layout.frame_code = words.Offset(at.frame_executable);

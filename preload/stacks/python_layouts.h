@@ -31,8 +31,9 @@ struct PyLayout {
   LineTable line_table;
   uint8_t instruction_scale;  // kFrameObject: bytes per unit of f_lasti
   uint16_t runtime_finalizing;
-  uint16_t thread_frame;  // PyThreadState to the frame, or to the cframe
-  uint16_t cframe_frame;  // read through a cframe (3.11, 3.12)
+  uint16_t runtime_thread_key;  // Py_tss_t of PyGILState; checked before use
+  uint16_t thread_frame;        // PyThreadState to the frame, or to the cframe
+  uint16_t cframe_frame;        // read through a cframe (3.11, 3.12)
   bool has_cframe;
   uint16_t cframe_previous;  // to the enclosing loop's (3.11)
   uint16_t frame_previous;
@@ -71,6 +72,7 @@ inline constexpr PyLayout kLayouts[] = {
      .line_table = LineTable::kLnotab,
      .instruction_scale = 1,
      .runtime_finalizing = 16,
+     .runtime_thread_key = 1392,
      .thread_frame = 24,
      .cframe_frame = 0,
      .has_cframe = false,
@@ -103,6 +105,7 @@ inline constexpr PyLayout kLayouts[] = {
      .line_table = LineTable::kLnotab,
      .instruction_scale = 1,
      .runtime_finalizing = 16,
+     .runtime_thread_key = 584,
      .thread_frame = 24,
      .cframe_frame = 0,
      .has_cframe = false,
@@ -135,6 +138,7 @@ inline constexpr PyLayout kLayouts[] = {
      .line_table = LineTable::kRanges,
      .instruction_scale = 2,
      .runtime_finalizing = 16,
+     .runtime_thread_key = 584,
      .thread_frame = 24,
      .cframe_frame = 0,
      .has_cframe = false,
@@ -167,6 +171,7 @@ inline constexpr PyLayout kLayouts[] = {
      .line_table = LineTable::kLocations,
      .instruction_scale = 1,
      .runtime_finalizing = 24,
+     .runtime_thread_key = 592,
      .thread_frame = 56,
      .cframe_frame = 8,
      .has_cframe = true,
@@ -199,6 +204,7 @@ inline constexpr PyLayout kLayouts[] = {
      .line_table = LineTable::kLocations,
      .instruction_scale = 1,
      .runtime_finalizing = 24,
+     .runtime_thread_key = 1544,
      .thread_frame = 56,
      .cframe_frame = 0,
      .has_cframe = true,

@@ -11,6 +11,7 @@
 #include "preload/stacks/elf_module.h"
 #include "preload/stacks/generation.h"
 #include "preload/stacks/python.h"
+#include "preload/stacks/quick_python.h"
 
 namespace dstrace::stacks {
 namespace {
@@ -267,7 +268,11 @@ bool CheckPython(const PythonRuntime& python, uintptr_t thread_state) noexcept {
       verdict == Verdict::kRight ? State::kChecked : State::kUnsupported;
   // Only from kFound, so that threads that check at the same time agree.
   State expected = State::kFound;
-  g_state.compare_exchange_strong(expected, next, std::memory_order_relaxed);
+  if (g_state.compare_exchange_strong(expected, next,
+                                      std::memory_order_relaxed) &&
+      next == State::kChecked) {
+    LearnQuickPython(python);
+  }
   return PythonIsChecked();
 }
 

@@ -14,7 +14,7 @@
 namespace dstrace::stacks {
 
 struct PythonRuntime {
-  PyLayout layout;
+  alignas(64) PyLayout layout;
   uint32_t version_hex;
   uintptr_t runtime;       // _PyRuntime
   void* (*this_thread)();  // PyGILState_GetThisThreadState
