@@ -46,6 +46,7 @@ class Room:
 
 RUNTIME, WIRE = "preload/runtime/", "proto/wire/"
 RECORDER = "preload/capture/recorder.h"
+TENSORS = "preload/capture/record_tensor.h"
 SEAM = "preload/capture/cupti_seam.h"
 MODEL = "analyzer/model/"
 
@@ -57,7 +58,7 @@ ROOMS = {
     "preload/log/": Room([RUNTIME, WIRE], [], HOSTED_STD),
     "preload/capture/": Room(
         [RUNTIME, WIRE, "preload/stacks/", "preload/log/"], [], HOSTED_STD),
-    "preload/hooks/": Room([RECORDER, SEAM, RUNTIME], ["cuda"], HOSTED_STD),
+    "preload/hooks/": Room([RECORDER, TENSORS, SEAM, RUNTIME], ["cuda"], HOSTED_STD),
     # The composition root: the one place that knows every room.
     "preload/": Room(["preload/", WIRE], [], HOSTED_STD),
     "cupti/": Room([RECORDER, SEAM, RUNTIME], ["cuda"], HOSTED_STD),

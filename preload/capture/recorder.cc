@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "preload/capture/recorder.h"
 
+#include "preload/capture/record_tensor.h"
 #include "preload/capture/record_with_limit.h"
 #include "preload/capture/session.h"
 #include "preload/runtime/event_clock.h"
@@ -15,37 +16,11 @@ using runtime::StackMode;
 // Upper bounds, tags and lengths included.
 constexpr size_t kSmallRecord = 128;
 
-uint32_t TorchDeviceCode(TorchDevice device) noexcept {
-  return static_cast<uint32_t>(static_cast<uint8_t>(device.type)) << 8 |
-         static_cast<uint8_t>(device.index);
-}
-
 // Writes one time-carrying record into the thread's chunk.
 template <typename Put>
 bool Write(Session& session, ThreadState& thread, size_t max_bytes, Put put) {
   const uint64_t now = runtime::EventNow();
   return session.Write(thread, max_bytes, now, put);
-}
-
-DSTRACE_COLD void WriteTotals(Session& session, ThreadState& thread,
-                              uint32_t device, uint64_t allocated,
-                              uint64_t reserved) noexcept {
-  Write(session, thread, kSmallRecord, [&](wire::Encoder& out, uint64_t time) {
-    wire::PutTorchTotals(out, time, device, allocated, reserved);
-  });
-}
-
-// The first of sixteen, or in a file with a limit.
-DSTRACE_HOT [[gnu::noinline]] bool WriteTensorSlowly(
-    Session& session, ThreadState& thread, uint64_t now, uint64_t address,
-    int64_t size, uint32_t device, uint32_t stack) noexcept {
-  if (__builtin_expect(session.flight().on(), 0)) {
-    return WriteTensorWithLimit(session, thread, address, size, device, stack);
-  }
-  if (!session.Reserve(thread, log::ThreadLog::kBatchBytes, now)) return false;
-  thread.log.BeginRecent();
-  thread.log.AddRecent(now, address, size, stack, device);
-  return true;
 }
 
 // The driver is called for few and large things; their stacks are always taken
@@ -56,32 +31,23 @@ StackMode DeviceStackMode(StackMode mode) noexcept {
 
 }  // namespace
 
-DSTRACE_HOT void RecordTensor(const void* caller, uint64_t address,
-                              int64_t size, uint64_t allocated,
-                              uint64_t reserved, TorchDevice device) noexcept {
-  Session& session = Session::Get();
-  ThreadState* const thread = session.Enter();
-  if (thread == nullptr) return;
-  const bool is_alloc = size > 0;
-  const uint32_t code = TorchDeviceCode(device);
-  thread->log.PrefetchRecent();
-  // relaxed: written before Enter() found that this process records.
-  const StackMode mode = runtime::Hot().stacks.load(std::memory_order_relaxed);
-  const uint64_t now = runtime::EventNow();
-  uint32_t stack = 0;
-  if (is_alloc && mode != StackMode::kNone) {
-    stack = session.Stack(*thread, mode, caller);
+void WriteTorchTotals(Session& session, ThreadState& thread, uint32_t device,
+                      uint64_t allocated, uint64_t reserved) noexcept {
+  Write(session, thread, kSmallRecord, [&](wire::Encoder& out, uint64_t time) {
+    wire::PutTorchTotals(out, time, device, allocated, reserved);
+  });
+}
+
+DSTRACE_HOT bool WriteTensorSlowly(Session& session, ThreadState& thread,
+                                   uint64_t now, uint64_t address, int64_t size,
+                                   uint32_t device, uint32_t stack) noexcept {
+  if (__builtin_expect(session.flight().on(), 0)) {
+    return WriteTensorWithLimit(session, thread, address, size, device, stack);
   }
-  bool written = true;
-  if (__builtin_expect(thread->log.HasRecentRoom(), 1)) {
-    thread->log.AddRecent(now, address, size, stack, code);
-  } else {
-    written =
-        WriteTensorSlowly(session, *thread, now, address, size, code, stack);
-  }
-  if (!TorchTotals::Agree(code, size, allocated, reserved, written)) {
-    WriteTotals(session, *thread, code, allocated, reserved);
-  }
+  if (!session.Reserve(thread, log::ThreadLog::kBatchBytes, now)) return false;
+  thread.log.BeginRecent();
+  thread.log.AddRecent(now, address, size, stack, device);
+  return true;
 }
 
 void RecordTorchOutOfMemory(uint64_t size, uint64_t allocated,

@@ -104,16 +104,7 @@ void RecordDevice(const DeviceEvent& event) noexcept;
 void RecordMemorySample(int device, uint64_t free_bytes, uint64_t total_bytes,
                         SampleReason reason) noexcept;
 
-// `size` > 0: an allocation of that many bytes at `address`; < 0: its free.
-// `allocated` and `reserved` are torch's totals after the event, bytes.
-// `caller` is the return address of the hook, in the code that reports.
-void RecordTensor(const void* caller, uint64_t address, int64_t size,
-                  uint64_t allocated, uint64_t reserved,
-                  TorchDevice device) noexcept;
-// Sends for its code.
-DSTRACE_PREFETCH void PrefetchRecordTensor() noexcept {
-  runtime::PrefetchCode<704>(reinterpret_cast<const void*>(&RecordTensor));
-}
+// Tensors: record_tensor.h.
 
 void RecordTorchOutOfMemory(uint64_t size, uint64_t allocated,
                             uint64_t reserved, TorchDevice device) noexcept;

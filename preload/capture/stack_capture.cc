@@ -14,13 +14,6 @@ namespace {
 
 using WitnessKey = stacks::WitnessCache::Key;
 
-// Two stacks of the same words are different ones where the modules are.
-Key TakePython(ThreadState& thread, uint64_t generation) noexcept {
-  const stacks::PythonChain::Key key = thread.chain.Take();
-  return {key.low + generation * 0x9E3779B97F4A7C15u,
-          key.high ^ generation * 0xC2B2AE3D27D4EB4Fu};
-}
-
 Key StackKey(ThreadState& thread, const Key& python, int native) noexcept {
   const auto count = static_cast<size_t>(native);
   thread.words[0] = python.low;
@@ -60,9 +53,10 @@ DSTRACE_COLD uint32_t Unwind(Definitions& definitions, ThreadState& thread,
   return known;
 }
 
-DSTRACE_COLD uint32_t DefinePythonOnly(Definitions& definitions,
-                                       ThreadState& thread, const Key& key,
-                                       const void* caller) noexcept {
+}  // namespace
+
+uint32_t DefinePythonStack(Definitions& definitions, ThreadState& thread,
+                           const Key& key, const void* caller) noexcept {
   const runtime::KeepErrno keep_errno;
   bool truncated = false;
   const int count =
@@ -74,29 +68,12 @@ DSTRACE_COLD uint32_t DefinePythonOnly(Definitions& definitions,
   return id;
 }
 
-DSTRACE_HOT [[gnu::noinline]] uint32_t PythonOnly(Definitions& definitions,
-                                                  ThreadState& thread,
-                                                  const void* caller) noexcept {
-  const Key python = TakePython(thread, definitions.generation());
-  const auto pc = reinterpret_cast<uintptr_t>(caller);
-  const Key key = {python.low ^ pc * 0x9E3779B97F4A7C15u, python.high + pc};
-  if (const uint32_t id = thread.stacks.Find(key); id != 0) return id;
-  return DefinePythonOnly(definitions, thread, key, caller);
-}
-
-}  // namespace
-
 // Not inlined: `frame` is where witnesses are measured from, and the frame
 // address makes the compiler save the caller's frame pointer there.
-DSTRACE_HOT [[gnu::noinline]] uint32_t CaptureStack(
-    Definitions& definitions, ThreadState& thread, runtime::StackMode mode,
-    const void* caller) noexcept {
-  if (mode == runtime::StackMode::kNone) return 0;
-  if (mode == runtime::StackMode::kPython) {
-    return PythonOnly(definitions, thread, caller);
-  }
+DSTRACE_HOT [[gnu::noinline]] uint32_t CaptureFullStack(
+    Definitions& definitions, ThreadState& thread) noexcept {
   const void* const frame = __builtin_frame_address(0);
-  const Key python = TakePython(thread, definitions.generation());
+  const Key python = TakePython(definitions, thread);
   WitnessKey place = {
       python.low ^ reinterpret_cast<uintptr_t>(frame) * 0x9E3779B97F4A7C15u,
       python.high + reinterpret_cast<uintptr_t>(frame)};

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "preload/capture/record_tensor.h"
 #include "preload/capture/recorder.h"
 #include "preload/hooks/export.h"
 #include "preload/hooks/hook_id.h"
@@ -65,7 +66,6 @@ struct ReportMemoryUsage {
   static void Run(const void* caller, void* address, int64_t size,
                   Total allocated, Total reserved,
                   TorchDevice device) noexcept {
-    capture::PrefetchRecordTensor();
     void* real = QuickReal<kHook>();
     if (runtime::QuickGuard guard; guard.entered()) {
       if (__builtin_expect(real == nullptr, 0) &&

@@ -26,16 +26,6 @@ DSTRACE_PREFETCH void Prefetch(const void* data) noexcept {
   __builtin_prefetch(data, 1, 3);
 }
 
-// Code goes through the second-level cache like data; the processor fetches it
-// line by line otherwise.
-template <size_t kBytes>
-DSTRACE_PREFETCH void PrefetchCode(const void* code) noexcept {
-#pragma GCC unroll 32
-  for (size_t i = 0; i < kBytes; i += 64) {
-    __builtin_prefetch(static_cast<const char*>(code) + i, 0, 2);
-  }
-}
-
 }  // namespace dstrace::runtime
 
 #endif  // DSTRACE_PRELOAD_RUNTIME_HOT_H_

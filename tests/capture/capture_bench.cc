@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "preload/capture/record_tensor.h"
 #include "preload/capture/recorder.h"
 #include "preload/runtime/config.h"
 #include "preload/runtime/guard.h"

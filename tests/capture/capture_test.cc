@@ -27,6 +27,7 @@
 #include <thread>
 #include <vector>
 
+#include "preload/capture/record_tensor.h"
 #include "preload/capture/recorder.h"
 #include "preload/runtime/config.h"
 #include "preload/runtime/guard.h"

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "analyzer/log/trace_reader.h"
+#include "preload/capture/record_tensor.h"
 #include "preload/capture/recorder.h"
 #include "preload/runtime/config.h"
 #include "preload/runtime/guard.h"

@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "preload/capture/record_tensor.h"
 #include "preload/capture/recorder.h"
 #include "preload/runtime/config.h"
 #include "preload/runtime/guard.h"
