@@ -72,6 +72,58 @@ TEST_F(TraceReaderTest, MergesThreadsByTime) {
                           "40 8 free 2000+2 device 100"));
 }
 
+TEST_F(TraceReaderTest, RecentTensorsFollowThePayload) {
+  TraceBuilder trace;
+  const uint32_t stack = trace.NativeStack({"/lib/a.so"});
+  trace.thread(7).Alloc(trace.At(10), 0, 0x1000, 512);
+  trace.thread(7).Recent(trace.At(20), stack, 0x2000, 1024);
+  trace.thread(8).Recent(trace.At(25), 0, 0x3000, 512);
+  trace.thread(7).Recent(trace.At(30), 0, 0x1000, -512);
+
+  const auto reader = Open(trace.Bytes());
+  EXPECT_THAT(Events(*reader),
+              ElementsAre("10 7 alloc 1000+512 device 100 stack 0",
+                          "20 7 alloc 2000+1024 device 100 stack 1",
+                          "25 8 alloc 3000+512 device 100 stack 0",
+                          "30 7 free 1000+512 device 100"));
+  EXPECT_EQ(reader->facts().event_count, 4u);
+  EXPECT_THAT(reader->facts().notes, IsEmpty());
+}
+
+TEST_F(TraceReaderTest, ARecentTensorOfAnotherBatchDoesNotCount) {
+  TraceBuilder trace;
+  trace.thread(7).Alloc(trace.At(10), 0, 0x1000, 512);
+  trace.thread(7).Recent(trace.At(20), 0, 0x2000, 512);
+  trace.thread(7).Recent(trace.At(5), 0, 0x3000, 512, -4);  // taken over before
+  trace.thread(7).Recent(trace.At(30), 0, 0x4000, 512);  // behind one of those
+
+  EXPECT_THAT(Events(*Open(trace.Bytes())),
+              ElementsAre("10 7 alloc 1000+512 device 100 stack 0",
+                          "20 7 alloc 2000+512 device 100 stack 0"));
+}
+
+TEST_F(TraceReaderTest, RecentTensorsOfADamagedChunkAreNotGuessed) {
+  TraceBuilder trace;
+  trace.thread(7).Alloc(trace.At(10), 0, 0x1000, 512);
+  trace.thread(7).Raw("\x0a\x01\xff");
+  trace.thread(7).Recent(trace.At(20), 0, 0x2000, 512);
+
+  const auto reader = Open(trace.Bytes());
+  EXPECT_THAT(Events(*reader),
+              ElementsAre("10 7 alloc 1000+512 device 100 stack 0"));
+  EXPECT_THAT(reader->facts().notes, ElementsAre(HasSubstr("damaged record")));
+}
+
+TEST_F(TraceReaderTest, TheTimeOfARecentTensorNeverGoesBack) {
+  TraceBuilder trace;
+  trace.thread(7).Alloc(trace.At(50), 0, 0x1000, 512);
+  trace.thread(7).Recent(trace.At(40), 99, 0x2000, 512);
+
+  EXPECT_THAT(Events(*Open(trace.Bytes())),
+              ElementsAre("50 7 alloc 1000+512 device 100 stack 0",
+                          "50 7 alloc 2000+512 device 100 stack 0"));
+}
+
 TEST_F(TraceReaderTest, EventsOfOneInstantKeepTheOrderOfTheirChunks) {
   TraceBuilder trace;
   trace.thread(7).Alloc(trace.At(10), 0, 0x1000, 1);

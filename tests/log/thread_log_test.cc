@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <random>
@@ -73,6 +75,79 @@ TEST_F(ThreadLogTest, ANewChunkOfTheAdopterNeedsNoThreadRecord) {
   log_->Commit(fill);
   ASSERT_TRUE(log_->EnsureRoom(file_, wire::kPayloadBytes, 3));
   EXPECT_FALSE(log_->NeedsThreadRecord());
+}
+
+// The first slots that a reader would take.
+class Recent {
+ public:
+  explicit Recent(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::vector<char> chunk(wire::kChunkBytes);
+    file.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
+    std::memcpy(&committed, chunk.data() + wire::kCommittedOffset, 4);
+    std::memcpy(slots, chunk.data() + wire::kRecentOffset, sizeof slots);
+    payload.assign(chunk.data() + wire::kPayloadOffset, committed);
+    while (count < wire::kRecentTensors &&
+           slots[count].stack_device_tag >> 48 == committed + 1) {
+      ++count;
+    }
+  }
+
+  uint32_t committed = 0;
+  size_t count = 0;
+  wire::RecentTensor slots[wire::kRecentTensors];
+  std::string payload;
+};
+
+void AddRecent(ThreadLog& log, LogFile& file, uint64_t time) {
+  if (!log.HasRecentRoom()) {
+    ASSERT_TRUE(log.EnsureRoom(file, ThreadLog::kBatchBytes, time));
+    log.BeginRecent();
+  }
+  log.AddRecent(time, 0x7f0000000000, time % 2 == 0 ? 512 : -512, 3, 0x100);
+}
+
+TEST_F(ThreadLogTest, ATensorIsInTheFileFromTheFirstInstant) {
+  AddRecent(*log_, file_, 1000);
+  const Recent found(path_);
+  ASSERT_EQ(found.count, 1u);
+  EXPECT_EQ(found.slots[0].time, 1000u);
+  EXPECT_EQ(found.slots[0].address, 0x7f0000000000u);
+  EXPECT_EQ(found.slots[0].size, 512);
+  EXPECT_EQ(found.slots[0].stack_device_tag & 0xffffffffffff, 0x010000000003u);
+  EXPECT_EQ(found.committed, 0u);
+}
+
+TEST_F(ThreadLogTest, ThePayloadTakesSixteenTensorsOverAtOnce) {
+  for (uint64_t i = 0; i < 16; ++i) AddRecent(*log_, file_, 1000 + i);
+  EXPECT_EQ(Recent(path_).count, 16u);
+  EXPECT_EQ(Recent(path_).committed, 0u);
+
+  AddRecent(*log_, file_, 1016);
+  const Recent found(path_);
+  EXPECT_EQ(found.count, 1u) << "those before are in the payload now";
+  EXPECT_EQ(found.slots[0].time, 1016u);
+  size_t records = 0;
+  for (size_t at = 0; at < found.payload.size(); ++records) {
+    at += 2 + static_cast<size_t>(found.payload[at + 1]);
+  }
+  EXPECT_EQ(records, 16u);
+}
+
+TEST_F(ThreadLogTest, AnotherRecordComesAfterTheTensorsBeforeIt) {
+  AddRecent(*log_, file_, 1000);
+  ASSERT_TRUE(log_->EnsureRoom(file_, 100, 1001));
+  const Recent found(path_);
+  EXPECT_EQ(found.count, 0u);
+  EXPECT_GT(found.committed, 0u);
+  EXPECT_FALSE(log_->HasRecentRoom());
+}
+
+TEST_F(ThreadLogTest, AnAdopterDoesNotGetTheTensorsOfTheThreadBefore) {
+  AddRecent(*log_, file_, 1000);
+  log_->AdoptBy(2);
+  EXPECT_EQ(Recent(path_).count, 0u);
+  EXPECT_FALSE(log_->HasRecentRoom()) << "its thread record comes first";
 }
 
 // What a reader does with the same references.

@@ -13,6 +13,7 @@ namespace {
 constexpr size_t kChunkBytes = 65536;
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kPayloadBytes = kChunkBytes - 46;
+constexpr size_t kRecentBytes = 512;
 constexpr size_t kDictionarySlots = 4096;
 
 [[noreturn]] void Die(const char* why) {
@@ -60,6 +61,7 @@ struct ThreadBuilder::Chunk {
   uint64_t last_time = 0;  // as recorded when closed
   uint64_t time = 0;       // of the last record
   std::string payload;
+  std::string recent;
   std::map<std::tuple<uint64_t, uint64_t, uint32_t>, uint32_t> slots;
   size_t slots_given = 0;
   uint64_t literal = 0;  // address and device of the last one
@@ -136,6 +138,15 @@ void ThreadBuilder::Alloc(uint64_t time, uint32_t stack, uint64_t address,
                           uint64_t size, uint32_t torch_device) {
   const uint64_t delta = Advance(time);
   Tuple(1, Varint(delta) + Varint(stack) + Block(address, size, torch_device));
+}
+
+void ThreadBuilder::Recent(uint64_t time, uint32_t stack, uint64_t address,
+                           int64_t size, int tag_error) {
+  Chunk& chunk = Open(time);
+  const size_t tag = chunk.payload.size() + 1 + static_cast<size_t>(tag_error);
+  chunk.recent += Little(time, 8) + Little(address, 8) +
+                  Little(static_cast<uint64_t>(size), 8) + Little(stack, 4) +
+                  Little(kCuda0, 2) + Little(tag, 2);
 }
 
 void ThreadBuilder::Free(uint64_t time, uint64_t address, uint64_t size,
@@ -328,8 +339,14 @@ std::string TraceBuilder::Serialize(bool compact) const {
       out += '\x0a' + Varint(body.size()) + body;
       continue;
     }
-    std::string whole = '\x0a' + Padded(kChunkBytes - 6) + chunk->Header() +
-                        Padded(kPayloadBytes) + chunk->payload;
+    std::string whole = '\x0a' + Padded(kChunkBytes - 6) + chunk->Header();
+    if (chunk->recent.empty()) {  // as files from before there was `recent`
+      whole += Padded(kPayloadBytes) + chunk->payload;
+    } else {
+      whole += Padded(kPayloadBytes - kRecentBytes - 4) + chunk->payload;
+      whole.resize(kChunkBytes - kRecentBytes - 4);
+      whole += std::string("\x8a\x01\x80\x04", 4) + chunk->recent;
+    }
     whole.resize(kChunkBytes);
     out += whole;
   }

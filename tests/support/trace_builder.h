@@ -35,6 +35,10 @@ class ThreadBuilder {
              uint32_t torch_device = kCuda0);
   void Free(uint64_t time, uint64_t address, uint64_t size,
             uint32_t torch_device = kCuda0);
+  // A tensor that is not in the payload yet: it follows it. `size` is negative
+  // for a free. Its tag is off by `tag_error`.
+  void Recent(uint64_t time, uint32_t stack, uint64_t address, int64_t size,
+              int tag_error = 0);
   void StreamEvent(uint64_t time, uint64_t kind, uint64_t event,
                    uint64_t stream);
 
