@@ -64,6 +64,7 @@ TEST(Layout, LibprotobufReadsEveryHeaderField) {
   EXPECT_EQ(file.chunk(0).first_time(), 123456789u);
   EXPECT_EQ(file.chunk(0).last_time(), 0u);
   EXPECT_EQ(file.chunk(0).payload().size(), kPayloadBytes);
+  EXPECT_EQ(file.chunk(0).recent().size(), kRecentBytes);
   EXPECT_EQ(file.ByteSizeLong(), Parse(MakeChunk(99)).ByteSizeLong());
 }
 
