@@ -9,12 +9,6 @@
 namespace dstrace::log {
 namespace {
 
-// A chunk's dictionary has this many slots; later literals get none.
-constexpr size_t kDictionarySlots = 4096;
-
-// A short literal counts in units of 512 bytes.
-constexpr int kShortLiteralShift = 9;
-
 constexpr uint8_t Tag(Record record) {
   return static_cast<uint8_t>(static_cast<uint32_t>(record) << 3 | kWireLen);
 }
@@ -85,9 +79,7 @@ struct ChunkDecoder::Messages {
 };
 
 ChunkDecoder::ChunkDecoder(const DecodeContext& context)
-    : context_(context), messages_(std::make_unique<Messages>()) {
-  blocks_.reserve(kDictionarySlots);
-}
+    : context_(context), messages_(std::make_unique<Messages>()) {}
 
 ChunkDecoder::~ChunkDecoder() = default;
 
@@ -98,8 +90,7 @@ void ChunkDecoder::Begin(const ChunkInfo& chunk) {
   time_ = chunk.first_time;
   thread_ = chunk.thread;
   next_recent_ = 0;
-  literal_ = {};
-  blocks_.clear();
+  blocks_.Clear();
 }
 
 ChunkDecoder::Result ChunkDecoder::Next() {
@@ -210,55 +201,15 @@ void ChunkDecoder::Stamp(Event& event, Record kind) {
   kind_ = kind;
 }
 
-const uint8_t* ChunkDecoder::ReadBlock(const uint8_t* at, const uint8_t* end,
-                                       Block* block) {
-  uint64_t slot = 0;
-  at = ReadVarint(at, end, &slot);
-  if (at == nullptr) return nullptr;
-  if (slot != 0) {
-    if (slot > blocks_.size()) return nullptr;
-    *block = blocks_[slot - 1];
-    return at;
-  }
-  at = ReadLiteral(at, end, block);
-  if (at == nullptr) return nullptr;
-  literal_ = *block;
-  if (blocks_.size() < kDictionarySlots) blocks_.push_back(*block);
-  return at;
-}
-
-// A literal that ends before its device is a short one.
-const uint8_t* ChunkDecoder::ReadLiteral(const uint8_t* at, const uint8_t* end,
-                                         Block* block) {
-  uint64_t zigzag = 0;
-  at = ReadVarint(at, end, &zigzag);
-  if (at == nullptr) return nullptr;
-  at = ReadVarint(at, end, &block->size);
-  if (at == nullptr) return nullptr;
-  auto delta = static_cast<uint64_t>(UnZigZag(zigzag));
-  uint64_t device = literal_.device;
-  if (at == end) {
-    if (block->size >> (64 - kShortLiteralShift) != 0) return nullptr;
-    delta <<= kShortLiteralShift;
-    block->size <<= kShortLiteralShift;
-  } else {
-    at = ReadVarint(at, end, &device);
-    if (at == nullptr || device > UINT32_MAX) return nullptr;
-  }
-  block->address = literal_.address + delta;
-  block->device = static_cast<uint32_t>(device);
-  return at;
-}
-
 bool ChunkDecoder::DecodeAlloc(const uint8_t* at, const uint8_t* end) {
   uint64_t delta = 0;
   uint64_t stack = 0;
-  Block block;
+  BlockTable::Block block;
   at = ReadVarint(at, end, &delta);
   if (at == nullptr) return false;
   at = ReadVarint(at, end, &stack);
   if (at == nullptr) return false;
-  if (ReadBlock(at, end, &block) == nullptr) return false;
+  if (blocks_.Read(at, end, &block) == nullptr) return false;
   if (!AdvanceTime(delta)) return false;
   Stamp(tensor_alloc_, Record::kTensorAlloc);
   tensor_alloc_.address = block.address;
@@ -270,9 +221,9 @@ bool ChunkDecoder::DecodeAlloc(const uint8_t* at, const uint8_t* end) {
 
 bool ChunkDecoder::DecodeFree(const uint8_t* at, const uint8_t* end) {
   uint64_t delta = 0;
-  Block block;
+  BlockTable::Block block;
   at = ReadVarint(at, end, &delta);
-  if (at == nullptr || ReadBlock(at, end, &block) == nullptr) return false;
+  if (at == nullptr || blocks_.Read(at, end, &block) == nullptr) return false;
   if (!AdvanceTime(delta)) return false;
   Stamp(tensor_free_, Record::kTensorFree);
   tensor_free_.address = block.address;

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analyzer/log/block_table.h"
 #include "analyzer/log/chunk_index.h"
 #include "analyzer/log/varint.h"
 #include "analyzer/model/events.h"
@@ -112,11 +113,6 @@ class ChunkDecoder {
 
  private:
   struct Messages;
-  struct Block {
-    uint64_t address = 0;
-    uint64_t size = 0;
-    uint32_t device = 0;
-  };
   enum class Outcome { kEvent, kNoEvent, kBad };
 
   Outcome Decode(const Field& field);
@@ -133,9 +129,6 @@ class ChunkDecoder {
   bool DecodeCuptiTotals(std::span<const uint8_t> bytes);
   bool DecodeEnd(std::span<const uint8_t> bytes);
   bool SwitchThread(std::span<const uint8_t> bytes);
-  const uint8_t* ReadBlock(const uint8_t* at, const uint8_t* end, Block* block);
-  const uint8_t* ReadLiteral(const uint8_t* at, const uint8_t* end,
-                             Block* block);
   bool AdvanceTime(uint64_t delta);
   template <typename Event>
   void Stamp(Event& event, Record kind);
@@ -151,8 +144,7 @@ class ChunkDecoder {
   size_t next_recent_ = 0;
   uint64_t time_ = 0;
   uint32_t thread_ = 0;
-  Block literal_;  // the last one of the chunk
-  std::vector<Block> blocks_;
+  BlockTable blocks_;
   std::unique_ptr<Messages> messages_;
 
   // The event at hand is the one that `kind_` names.
