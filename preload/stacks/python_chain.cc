@@ -100,18 +100,23 @@ uint64_t PythonChain::SumOf(const Identity& identity) noexcept {
 
 // Whether the frame and its code object look as they did; false where there is
 // an identity to look at. The caller knows that the link's frame is on the
-// stack. No branch: an event finds the branch predictor as cold as the caches.
+// stack. One branch for the frame: an event finds the branch predictor as cold
+// as the caches.
 [[gnu::always_inline]] inline bool PythonChain::LooksSame(
     const Offsets& at, const Link* link) const noexcept {
   const uintptr_t frame = link->frame;
+  const uintptr_t difference =
+      (Load<uintptr_t>(frame + at.instruction) ^ link->instruction) |
+      (Load<uintptr_t>(frame + at.code) ^ link->code) |
+      (Load<uintptr_t>(frame + at.previous) ^ link[-1].frame);
+  // The code object is there as long as the frame refers to it: its memory may
+  // be given back since. So this is a branch, and the one that is guessed.
+  if (__builtin_expect(difference != 0, 0)) return false;
   // What has no version is compared with itself.
   const uintptr_t there = CodeOf(link->code) + at.version;
   const auto here = reinterpret_cast<uintptr_t>(&link->version);
   const bool has = static_cast<uint32_t>(link->version) != kNoVersion;
-  return ((Load<uintptr_t>(frame + at.instruction) ^ link->instruction) |
-          (Load<uintptr_t>(frame + at.code) ^ link->code) |
-          (Load<uintptr_t>(frame + at.previous) ^ link[-1].frame) |
-          (Load<uint32_t>(has ? there : here) ^ link->version)) == 0;
+  return Load<uint32_t>(has ? there : here) == link->version;
 }
 
 inline bool PythonChain::HasSameIdentity(const PyLayout& layout,
