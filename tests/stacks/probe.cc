@@ -92,6 +92,7 @@ class ChainCheck {
   void Check(const PyFrame* frames, int count, int max, bool truncated) {
     auto& chain = ThisThreadsChain();
     const auto key = chain.Take();
+    const int read = chain.links_read();
     std::vector<PyFrame> taken(static_cast<size_t>(max));
     bool cut = false;
     taken.resize(static_cast<size_t>(chain.Frames(taken.data(), max, &cut)));
@@ -99,6 +100,9 @@ class ChainCheck {
     if (cut && !truncated) return;
     const Stack whole = StackOf(frames, static_cast<size_t>(count));
     const Stack own = StackOf(taken.data(), taken.size());
+    // Key and fingerprints know a file name by its hash, once there is one.
+    // Without the GIL it may have come between them: once for each name.
+    if (chain.Take() != key) return Check(frames, count, max, truncated);
     const std::lock_guard lock(mutex_);
     if (own != whole || cut != truncated) ++errors_;
     if (cut) return;
@@ -109,7 +113,7 @@ class ChainCheck {
     if (by_key->second != own) ++errors_;
     if (by_stack->second != std::make_pair(key.low, key.high)) ++errors_;
     ++checks_;
-    kept_ += count - chain.links_read() > 0 ? 1 : 0;
+    kept_ += count - read > 0 ? 1 : 0;
   }
 
   int errors() const { return errors_; }
