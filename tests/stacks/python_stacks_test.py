@@ -604,6 +604,22 @@ sys.keep = Last()
         for depth in (600, 3, 255, 256, 600, 600, 3):
             deep(depth)
 
+    def test_code_that_was_given_back_to_the_system_is_not_looked_at(self):
+        # So large that its memory is a mapping of its own; the next frame lies
+        # where its frame lay.
+        self.run_script("""
+import ctypes, os
+library = ctypes.CDLL(os.environ["DSTRACE_STACKS_PROBE"])
+def run(code):
+    exec(code, {"library": library})
+def source(lines):
+    return "x = 1\\n" * lines + "library.probe_chain()"
+small = compile(source(0), "small", "exec")
+run(compile(source(200000), "large", "exec"))
+run(small)
+raise SystemExit(library.probe_chain_errors())
+""")
+
     def test_fork(self):
         self.run_script("""
 import ctypes, os
