@@ -42,7 +42,8 @@ inline uint8_t* ThreadLog::EncodeTensor(uint8_t* at, uint64_t now,
                                         int64_t size,
                                         uint32_t device) noexcept {
   const bool is_alloc = size > 0;
-  const auto bytes = static_cast<uint64_t>(is_alloc ? size : -size);
+  const auto change = static_cast<uint64_t>(size);
+  const uint64_t bytes = is_alloc ? change : -change;
   const uint64_t time = TimeDelta(now);
   const uint32_t slot = blocks_.Find(address, bytes, device);
   if (__builtin_expect(slot != 0, 1)) {
