@@ -2,6 +2,9 @@
 //
 // Bytes written out by hand, so that reader and builder cannot agree on a
 // mistake.
+#include <unistd.h>
+
+#include <filesystem>
 #include <string>
 
 #include "analyzer/log/trace_reader.h"
@@ -41,10 +44,12 @@ std::string ChunkOf(const std::string& payload) {
 const std::string kHeader = Literal("\x62\x07\x08\x01\x18\x2a\x48\xe8\x07");
 
 std::vector<std::string> Read(const std::string& payload) {
-  const std::string path = ::testing::TempDir() + "golden_bytes.pb";
+  const std::string path =
+      ::testing::TempDir() + "golden_bytes_" + std::to_string(getpid()) + ".pb";
   dstrace::testing::WriteFile(path, ChunkOf(payload));
   auto reader = TraceReader::Open(path);
   EXPECT_TRUE(reader.ok()) << reader.status();
+  std::filesystem::remove(path);
   if (!reader.ok()) return {};
   EXPECT_TRUE((*reader)->facts().notes.empty())
       << (*reader)->facts().notes.front();

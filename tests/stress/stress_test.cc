@@ -263,21 +263,22 @@ TEST_F(Stress, StacksBeyondTheLimitAreCountedAndTheirEventsKept) {
       << report.substr(0, 1000);
 }
 
-// An opened chunk takes the file's lock, and two threads may meet there: one
-// clean run of a few is enough. A lock on every event would never give one.
+// Fewer events than a chunk holds: opening one takes the file's lock, where two
+// threads may meet (capture.Locks: only a chunk that is full takes one).
 TEST_F(Stress, KnownStacksAreRecordedWithoutAFutex) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer has locks of its own";
-  std::string seen;
-  for (int attempt = 0; attempt < 10 && seen != "0\n"; ++attempt) {
+  int clean = 0;
+  for (int attempt = 0; attempt < 15; ++attempt) {
     std::filesystem::remove(path_);
-    seen = Run("futex 100000");
+    const std::string seen = Run("futex 6000");
     if (WEXITSTATUS(status_) == 77) GTEST_SKIP() << "no seccomp here";
     // Trapped where signals are blocked, as in the unwinder: a futex as well.
     constexpr int kBySignal = 128;
     if (WEXITSTATUS(status_) == kBySignal + SIGSYS) continue;
     ASSERT_EQ(status_, 0);
+    clean += seen == "0\n";
   }
-  EXPECT_EQ(seen, "0\n");
+  EXPECT_GE(clean, 10) << "of 15 times";
 }
 
 }  // namespace
