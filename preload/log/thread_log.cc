@@ -6,6 +6,19 @@
 #include "preload/runtime/guard.h"
 
 namespace dstrace::log {
+namespace {
+
+// Of an allocation, or of a free, whose size is negative.
+uint64_t BytesOf(int64_t size) noexcept {
+  const auto bytes = static_cast<uint64_t>(size);
+  return size > 0 ? bytes : -bytes;
+}
+
+uint32_t DeviceOf(const wire::RecentTensor& tensor) noexcept {
+  return static_cast<uint32_t>(tensor.stack_device_tag >> 32 & 0xffff);
+}
+
+}  // namespace
 
 void BlockDictionary::Clear() noexcept {
   last_literal_ = 0;
@@ -42,8 +55,7 @@ inline uint8_t* ThreadLog::EncodeTensor(uint8_t* at, uint64_t now,
                                         int64_t size,
                                         uint32_t device) noexcept {
   const bool is_alloc = size > 0;
-  const auto change = static_cast<uint64_t>(size);
-  const uint64_t bytes = is_alloc ? change : -change;
+  const uint64_t bytes = BytesOf(size);
   const uint64_t time = TimeDelta(now);
   const uint32_t slot = blocks_.Find(address, bytes, device);
   if (__builtin_expect(slot != 0, 1)) {
@@ -60,14 +72,6 @@ void ThreadLog::PutTensor(uint64_t now, uint32_t stack, uint64_t address,
                            address, size, device));
 }
 
-namespace {
-
-uint32_t DeviceOf(const wire::RecentTensor& tensor) noexcept {
-  return static_cast<uint32_t>(tensor.stack_device_tag >> 32 & 0xffff);
-}
-
-}  // namespace
-
 // The store that commits them also makes them void where they were, see
 // wire::RecentTensor: a reader finds them once, in one place or the other.
 void ThreadLog::TakeRecent() noexcept {
@@ -77,9 +81,7 @@ void ThreadLog::TakeRecent() noexcept {
   recent_ = nullptr;
   // A line of the dictionary each: asked for together they arrive together.
   for (const auto* slot = first; slot != end; ++slot) {
-    const auto size = static_cast<uint64_t>(slot->size);
-    blocks_.Prefetch(slot->address, slot->size > 0 ? size : -size,
-                     DeviceOf(*slot));
+    blocks_.Prefetch(slot->address, BytesOf(slot->size), DeviceOf(*slot));
   }
   uint8_t* at = chunk_ + wire::kPayloadOffset + used_;
   for (const auto* slot = first; slot != end; ++slot) {

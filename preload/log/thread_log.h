@@ -153,8 +153,8 @@ class ThreadLog {
     slot->time = now;
     slot->address = address;
     slot->size = size;
-    // release: a reader that sees the tag sees the rest (its acquire load is
-    // in the analyzer's chunk index).
+    // release: a reader that sees the tag sees the rest. Its partner is the
+    // read of the slots in the analyzer's Scanner::ReadRecent().
     std::atomic_ref<uint64_t>(slot->stack_device_tag)
         .store(wire::RecentWord(stack, device, recent_tag_),
                std::memory_order_release);

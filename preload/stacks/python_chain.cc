@@ -278,7 +278,6 @@ template <FrameKind kKind>
     count_ = 0;
     fresh_count_ = kMaxLinks;
   }
-  links_read_ = fresh_count_;
   for (int i = fresh_count_ - 1; i >= 0; --i) Push<kKind>(layout, fresh_[i]);
   const Key key = KeyAt(count_ - 1);
   return __builtin_expect(truncated_, 0) ? Around(key, kCut, 0) : key;
@@ -301,7 +300,7 @@ PythonChain::Key PythonChain::Take() noexcept {
   // What lies beyond the outermost link of a stack that was cut is not known.
   if (__builtin_expect(truncated_, 0)) count_ = 0;
   truncated_ = false;
-  links_read_ = 0;
+  fresh_count_ = 0;
   uintptr_t top = 0;
   const PyLayout* const layout = TopFrameAndLayout(&top);
   if (top == 0) {

@@ -54,7 +54,7 @@ class PythonChain {
   int Frames(PyFrame* out, int max, bool* truncated) const noexcept;
 
   // How many links the last Take() had to read in full.
-  [[nodiscard]] int links_read() const noexcept { return links_read_; }
+  [[nodiscard]] int links_read() const noexcept { return fresh_count_; }
 
  private:
   // What of a code object's memory tells it from a later one there.
@@ -126,7 +126,6 @@ class PythonChain {
                                   uintptr_t top) noexcept;
 
   int count_;
-  int links_read_;
   bool truncated_;
   bool has_checked_;
   int fresh_count_;

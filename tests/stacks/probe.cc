@@ -18,6 +18,7 @@
 #include "preload/stacks/native.h"
 #include "preload/stacks/python.h"
 #include "preload/stacks/python_chain.h"
+#include "preload/stacks/quick_python.h"
 #include "preload/stacks/symbol.h"
 
 #define PROBE_EXPORT extern "C" __attribute__((visibility("default")))
@@ -263,6 +264,15 @@ PROBE_EXPORT void probe_chain() {
   bool truncated = false;
   const int python = dstrace::stacks::CapturePython(frames, kMax, &truncated);
   TheChainCheck().Check(frames, python, kMax, truncated);
+}
+// 1: the quick way gives the frame that the call gives; 0: another; -1: not in
+// use.
+PROBE_EXPORT int probe_quick_frame() {
+  using namespace dstrace::stacks;
+  const PythonRuntime* const python = FindPython();
+  uintptr_t frame = 0;
+  if (python == nullptr || !QuickTopFrame(&frame)) return -1;
+  return frame == ThisThreadsFrame(*python);
 }
 PROBE_EXPORT int probe_chain_errors() { return TheChainCheck().errors(); }
 PROBE_EXPORT int probe_chain_checks() { return TheChainCheck().checks(); }

@@ -483,6 +483,14 @@ class StacksTest(unittest.TestCase):
 
     # -- threads ----------------------------------------------------------
 
+    def test_the_frame_is_found_without_a_call_in_every_thread(self):
+        WITHOUT_GIL.probe_chain()  # checks the layout
+        seen = [WITHOUT_GIL.probe_quick_frame()]
+        thread = threading.Thread(target=lambda: seen.append(WITHOUT_GIL.probe_quick_frame()))
+        thread.start()
+        thread.join()
+        self.assertEqual(seen, [1, 1])
+
     def test_threads_see_their_own_frames(self):
         kept = []
         barrier = threading.Barrier(8)
