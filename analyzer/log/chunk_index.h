@@ -9,8 +9,15 @@
 // The file is one protobuf message; the scan walks its top-level fields, of
 // any length. Where that breaks, it goes on at the next page that begins like
 // a page of ours, and notes what it skipped.
+//
+// A writer may be at work. It fills an open chunk, writes it to a new place
+// behind all others and begins the open one anew. So an open chunk is read as a
+// whole, here, and its place is looked at until nothing changes meanwhile; and
+// the scan goes on until the file has stopped growing. Chunks of one sequence
+// number are one chunk, found while or after it was moved.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -38,10 +45,12 @@ struct ChunkInfo {
   uint64_t last_time = 0;            // 0: still open
   uint64_t events = 0;               // known after a first decode
   std::vector<RecentTensor> recent;  // they follow the committed bytes
+  // The payload of a chunk that was open; null: read it from the file.
+  std::shared_ptr<const std::vector<uint8_t>> payload;
 };
 
 struct ChunkIndex {
-  std::vector<ChunkInfo> chunks;   // in file order
+  std::vector<ChunkInfo> chunks;   // by sequence: in the order of opening
   std::vector<std::string> notes;  // what was skipped or cut off, with offsets
 };
 

@@ -100,6 +100,11 @@ absl::StatusOr<size_t> File::ReadAt(uint64_t offset,
   return done;
 }
 
+uint64_t File::CurrentSize() const {
+  struct stat stat {};
+  return fstat(fd_, &stat) == 0 ? static_cast<uint64_t>(stat.st_size) : size_;
+}
+
 std::string File::Where(uint64_t offset) const {
   return absl::StrCat(path_, compressed_ ? ": unpacked byte " : ": byte ",
                       offset);

@@ -43,6 +43,8 @@ class File {
   [[nodiscard]] const std::string& path() const { return path_; }
   // Size when the file was opened; of a compressed one, unpacked.
   [[nodiscard]] uint64_t size() const { return size_; }
+  // Size now: somebody may be writing it.
+  [[nodiscard]] uint64_t CurrentSize() const;
   [[nodiscard]] uint64_t inode() const { return inode_; }
   [[nodiscard]] dev_t device() const { return device_; }
 

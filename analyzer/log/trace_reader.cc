@@ -245,6 +245,11 @@ absl::StatusOr<bool> IsStillThere(const File& file, const ChunkInfo& chunk) {
 
 absl::Status LoadChunk(const File& file, const ChunkInfo& chunk,
                        ChunkDecoder& decoder) {
+  if (chunk.payload != nullptr) {
+    decoder.buffer() = *chunk.payload;
+    decoder.Begin(chunk);
+    return absl::OkStatus();
+  }
   decoder.buffer().resize(chunk.committed);
   const auto got = file.ReadAt(chunk.payload_offset, decoder.buffer());
   if (!got.ok()) return got.status();

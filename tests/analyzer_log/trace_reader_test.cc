@@ -381,7 +381,7 @@ TEST_F(TraceReaderTest, EveryFieldOfEveryMessageArrives) {
 
 TEST_F(TraceReaderTest, ReservedPagesAndZeroTailsAreNothing) {
   TraceBuilder trace;
-  trace.Reserve(15);
+  trace.Reserve(16);
   trace.thread(7).Alloc(trace.At(1), 0, 0x1000, 1);
   trace.Reserve(16);
 
@@ -389,6 +389,41 @@ TEST_F(TraceReaderTest, ReservedPagesAndZeroTailsAreNothing) {
 
   EXPECT_EQ(Events(*reader).size(), 1U);
   EXPECT_THAT(reader->facts().notes, IsEmpty());
+}
+
+// A program that is killed while it moves a full chunk leaves both.
+TEST_F(TraceReaderTest, AChunkAndItsCopyAreOne) {
+  TraceBuilder trace;
+  trace.thread(7).Alloc(trace.At(1), 0, 0x1000, 1);
+  const std::string open = trace.Bytes();
+  trace.thread(7).Alloc(trace.At(2), 0, 0x2000, 1);
+  trace.thread(7).Close();
+  const std::string closed = trace.Bytes();
+
+  for (const std::string& bytes : {open + closed, closed + open}) {
+    const auto reader = Open(bytes);
+    EXPECT_EQ(Events(*reader).size(), 2U) << "the longer one counts";
+    EXPECT_THAT(reader->facts().notes, IsEmpty());
+  }
+}
+
+// The mapped chunk of a thread lies before those it held earlier.
+TEST_F(TraceReaderTest, TheOrderOfChunksIsThatOfTheirNumbers) {
+  TraceBuilder trace;
+  proto::End end;
+  end.set_kind(proto::End::EXIT);
+  for (const int status : {1, 2}) {
+    end.set_status(status);
+    trace.thread(7).Add(trace.At(status), end);
+    trace.thread(7).Close();
+  }
+  const std::string bytes = trace.Bytes();
+  ASSERT_EQ(bytes.size(), 3U * 65536);
+  const auto chunk = [&](size_t i) { return bytes.substr(i * 65536, 65536); };
+
+  const auto reader = Open(chunk(0) + chunk(2) + chunk(1));
+
+  EXPECT_EQ(reader->facts().process.end_status, 2) << "the last one";
 }
 
 TEST_F(TraceReaderTest, ChunksOfAnyLengthAreAccepted) {
@@ -456,6 +491,7 @@ TEST_F(TraceReaderTest, WhatIsWrittenAfterOpenIsNotSeen) {
 TEST_F(TraceReaderTest, AFileThatShrinksWhileItIsReadIsAnError) {
   TraceBuilder trace;
   trace.thread(7).Alloc(trace.At(1), 0, 0x1000, 1);
+  trace.thread(7).Close();  // an open chunk is read when the file is opened
   const auto reader = Open(trace.Bytes());
   ASSERT_EQ(truncate(path_.c_str(), 65536 + 50), 0);
   EventLog log;
