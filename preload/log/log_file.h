@@ -4,17 +4,25 @@
 
 // The trace file of one process, handed out a chunk at a time.
 //
+//   chunk of thread A     place in the file     place in the file
+//   +----------------+ -> +----------------+    +----------------+
+//   | mapped, open   |    | closed         |    | closed         |   ...
+//   +----------------+    +----------------+    +----------------+
+//      written again           TurnChunk() wrote these
+//
 // Guarantees
 //  - The file is a valid serialized TraceFile (proto/trace.proto) at every
-//    instant, also after SIGKILL: it grows by whole pages that are each a
-//    `reserved` field, and a chunk comes to be by one eight-byte store.
+//    instant, also after SIGKILL: it grows as paged_file.h says, and a chunk
+//    comes to be by one eight-byte store.
 //  - What was committed in a chunk is in the page cache: only a crash of the
 //    machine can lose it.
-//  - Disk space is taken before it is mapped, so a full disk is an error
-//    here and not a SIGBUS later. RLIMIT_FSIZE is honoured the same way.
-//  - An existing file is never opened.
 // Where the file system refuses a shared mapping, chunks live in memory and are
 // written when closed (`crash_proof()` is false): a kill loses open chunks.
+//
+// A thread keeps one mapping for as long as it lives: the first store into a
+// page of a new one is a fault that makes the file system note the page as
+// changed, tens of microseconds each
+// (docs/design/0009-one-mapping-a-thread.md).
 //
 // With a limit the file stops growing there: places of old chunks are written
 // again, after a checkpoint of what they hold and is still live. A chunk turns
@@ -22,20 +30,19 @@
 // chunk by another. What cannot be recycled (open and pinned chunks, two
 // checkpoints) may exceed the limit; that is said once on stderr.
 //
-// Thread-safety: OpenChunk, CloseChunk and Trim are thread-safe (one lock,
-// taken once per 64 KiB). Open and AbandonInChild need exclusive access.
+// Thread-safety: OpenChunk, TurnChunk, CloseChunk and Trim are thread-safe (one
+// lock, taken once per 64 KiB). Open and AbandonInChild need exclusive access.
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "preload/log/paged_file.h"
 #include "preload/log/recycler.h"
 #include "preload/runtime/mutex.h"
 #include "proto/wire/layout.h"
 
 namespace dstrace::log {
-
-enum class OpenResult { kOk, kExists, kFailed };
 
 // Who knows what is live; called by LogFile without its lock, one call at a
 // time.
@@ -71,6 +78,13 @@ class LogFile {
   [[nodiscard]] uint8_t* OpenChunk(uint32_t thread, uint64_t now,
                                    ChunkUse use = ChunkUse::kHistory) noexcept;
 
+  // What `chunk` holds becomes a chunk of its own, closed at `last_time`, and
+  // `chunk` the next one, as OpenChunk() gives them. False, and nothing
+  // changes: there is no space.
+  [[nodiscard]] bool TurnChunk(uint8_t* chunk, uint64_t last_time,
+                               uint32_t thread, uint64_t now,
+                               ChunkUse use = ChunkUse::kHistory) noexcept;
+
   // What is closed from here on is not older than the checkpoint.
   void BeginCheckpoint() noexcept;
 
@@ -90,23 +104,23 @@ class LogFile {
   }
 
  private:
+  template <typename Take>
+  auto WithRoom(ChunkUse use, Take take) noexcept;
   uint8_t* OpenLocked(uint32_t thread, uint64_t now, ChunkUse use) noexcept;
-  uint8_t* MapChunk() noexcept;
-  uint8_t* MapAt(uint64_t offset) noexcept;
-  uint8_t* MapFree(uint32_t* place) noexcept;
+  bool TurnLocked(uint8_t* chunk, uint64_t last_time, uint32_t thread,
+                  uint64_t now, ChunkUse use) noexcept;
+  void Begin(uint8_t* chunk, uint32_t thread, uint64_t now) noexcept;
+  uint32_t TakePlace() noexcept;
+  uint8_t* MapPlace(uint32_t place) noexcept;
+  uint8_t* TakeMemory() noexcept;
   void MakeRoom() noexcept;
   void TakeCheckpoint() noexcept;
   void ForgetOldest() noexcept;
   bool Grow() noexcept;
-  // A program that closes every descriptor (daemons do) may have put another
-  // file under our number.
-  bool FileIsOurs() const noexcept;
-  bool WithinFileLimit(uint64_t size) const noexcept;
-  bool ReservePages(uint64_t bytes) noexcept;
-  bool WriteAt(const uint8_t* from, size_t size, uint64_t offset) noexcept;
-  bool AppendWhole(const uint8_t* chunk) noexcept;
-  bool WriteOver(const uint8_t* chunk, uint64_t offset) noexcept;
-  bool WriteClosed(const uint8_t* chunk, uint32_t* place) noexcept;
+  bool WriteOver(const uint8_t* chunk, uint32_t place,
+                 uint64_t last_time) noexcept;
+  bool WriteClosed(uint8_t* chunk, uint32_t* place,
+                   uint64_t last_time) noexcept;
 
   // Held while room is made, and taken before mutex_.
   runtime::Mutex checkpoint_mutex_;
@@ -115,14 +129,11 @@ class LogFile {
 
   runtime::Mutex mutex_;  // all below
   Recycler recycler_;
-  int fd_ = -1;
-  uint64_t device_ = 0;
-  uint64_t inode_ = 0;
+  PagedFile file_;
   bool use_mmap_ = true;
   std::atomic<bool> disk_full_{false};
   uint32_t next_sequence_ = 0;
   uint64_t next_chunk_ = 0;  // file offset of the next chunk
-  uint64_t file_size_ = 0;   // bytes that are chunks or reserved pages
 };
 
 }  // namespace dstrace::log

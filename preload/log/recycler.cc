@@ -66,6 +66,13 @@ void Recycler::OnPlaced(const Open& open) noexcept {
   state_[open.place] = open.use == ChunkUse::kPinned ? kInUse : epoch_;
 }
 
+void Recycler::OnCopied(uint32_t place, ChunkUse use) noexcept {
+  if (!on()) return;
+  ++opened_;
+  if (use == ChunkUse::kPinned) ++pinned_;
+  OnPlaced({.place = place, .use = use});
+}
+
 uint64_t Recycler::GrowthLeft(uint64_t file_bytes) const noexcept {
   if (!on()) return UINT64_MAX;
   const uint64_t limit = uint64_t{limit_} * wire::kChunkBytes;

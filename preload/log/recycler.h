@@ -50,6 +50,8 @@ class Recycler {
   [[nodiscard]] Open OnClosed(const void* chunk) noexcept;
   // What was closed is in the file at `open.place`.
   void OnPlaced(const Open& open) noexcept;
+  // What an open chunk held was copied to `place` and the chunk begun anew.
+  void OnCopied(uint32_t place, ChunkUse use) noexcept;
 
   // At most this many bytes more, at least one chunk: the caller asks when
   // there is no other way.

@@ -96,12 +96,14 @@ bool ThreadLog::NextChunk(LogFile& file, size_t bytes, uint64_t now,
                           ChunkUse use) noexcept {
   const runtime::KeepErrno keep_errno;
   if (bytes > wire::kPayloadBytes) return false;
-  // The old chunk is given up only when there is a new one: on a full disk its
-  // last bytes still take small records.
-  uint8_t* const next = file.OpenChunk(thread_, now, use);
-  if (next == nullptr) return false;
-  Close(file);
-  chunk_ = next;
+  // On a full disk the chunk stays what it is: its last bytes still take small
+  // records.
+  if (chunk_ == nullptr) {
+    chunk_ = file.OpenChunk(thread_, now, use);
+    if (chunk_ == nullptr) return false;
+  } else if (!file.TurnChunk(chunk_, last_time_, thread_, now, use)) {
+    return false;
+  }
   used_ = 0;
   recorded_thread_ = thread_;
   last_time_ = now;

@@ -274,6 +274,12 @@ def read_trace(path):
             trace.chunks.append(read_chunk(data, *value))
         elif number != 15 or wire != BYTES:
             raise FormatError("field %d at the top" % number)
-    for chunk in sorted(trace.chunks, key=lambda chunk: chunk["sequence"]):
+    longest = {}  # a chunk that was being moved when the program ended is there twice
+    for chunk in trace.chunks:
+        known = longest.get(chunk["sequence"])
+        if known is None or known["committed"] < chunk["committed"]:
+            longest[chunk["sequence"]] = chunk
+    trace.chunks = [longest[sequence] for sequence in sorted(longest)]
+    for chunk in trace.chunks:
         ChunkReader(trace, data, chunk).read()
     return trace

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "preload/log/paged_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "proto/wire/layout.h"
+
+namespace dstrace::log {
+namespace {
+
+using wire::kPageBytes;
+
+constexpr size_t kPagesPerWrite = 256;
+
+// One page that is a `reserved` field; the same page is written many times.
+struct alignas(kPageBytes) ReservedPage {
+  uint8_t bytes[kPageBytes];
+  constexpr ReservedPage() : bytes{} { wire::PutReservedPage(bytes); }
+};
+constinit const ReservedPage kReservedPage;
+
+// Files of ours stay clear of the numbers programs expect to get themselves:
+// daemons close 0..N, and shells redirect 3..9.
+int MoveHigh(int fd) noexcept {
+  const int high = fcntl(fd, F_DUPFD_CLOEXEC, 256);
+  if (high < 0) return fd;
+  close(fd);
+  return high;
+}
+
+// struct stat of the kernel; glibc's fstat() raised the version this library
+// needs.
+bool Identify(int fd, uint64_t* device, uint64_t* inode) noexcept {
+  struct stat info;
+  if (syscall(SYS_fstat, fd, &info) != 0) return false;
+  *device = info.st_dev;
+  *inode = info.st_ino;
+  return true;
+}
+
+}  // namespace
+
+OpenResult PagedFile::Open(const char* path) noexcept {
+  const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0)
+    return errno == EEXIST ? OpenResult::kExists : OpenResult::kFailed;
+  fd_ = MoveHigh(fd);
+  size_ = 0;
+  return Identify(fd_, &device_, &inode_) ? OpenResult::kOk
+                                          : OpenResult::kFailed;
+}
+
+bool PagedFile::IsOurs() const noexcept {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  return fd_ >= 0 && Identify(fd_, &device, &inode) && device == device_ &&
+         inode == inode_;
+}
+
+bool PagedFile::IsWithinLimit(uint64_t size) const noexcept {
+  rlimit limit;
+  // Beyond the limit a write raises SIGXFSZ, which would end the program.
+  return getrlimit(RLIMIT_FSIZE, &limit) != 0 ||
+         limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur;
+}
+
+bool PagedFile::Reserve(uint64_t bytes) noexcept {
+  if (!IsWithinLimit(size_ + bytes)) return false;
+  // Real space first where the file system knows how; the writes below are what
+  // makes the pages part of the file.
+  if (fallocate(fd_, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(size_),
+                static_cast<off_t>(bytes)) != 0 &&
+      (errno == ENOSPC || errno == EDQUOT)) {
+    return false;
+  }
+  iovec pages[kPagesPerWrite];
+  for (iovec& page : pages) {
+    page = {const_cast<uint8_t*>(kReservedPage.bytes), kPageBytes};
+  }
+  const uint64_t end = size_ + bytes;
+  while (size_ < end) {
+    const uint64_t count =
+        std::min<uint64_t>((end - size_) / kPageBytes, kPagesPerWrite);
+    const ssize_t written =
+        pwritev(fd_, pages, static_cast<int>(count), static_cast<off_t>(size_));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0 || written % static_cast<ssize_t>(kPageBytes) != 0) {
+      CutTo(size_);  // to the last whole page: a cut one is not a valid field
+      return false;
+    }
+    size_ += static_cast<uint64_t>(written);
+  }
+  return true;
+}
+
+bool PagedFile::WriteAt(const uint8_t* from, size_t bytes,
+                        uint64_t offset) noexcept {
+  size_t done = 0;
+  while (done < bytes) {
+    const ssize_t written = pwrite(fd_, from + done, bytes - done,
+                                   static_cast<off_t>(offset + done));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    done += static_cast<size_t>(written);
+  }
+  return true;
+}
+
+bool PagedFile::Append(const uint8_t* from, size_t bytes) noexcept {
+  if (!IsWithinLimit(size_ + bytes)) return false;
+  if (!WriteAt(from, bytes, size_)) {
+    CutTo(size_);
+    return false;
+  }
+  size_ += bytes;
+  return true;
+}
+
+uint8_t* PagedFile::Map(uint64_t offset, size_t bytes) noexcept {
+  // MAP_POPULATE: what can be had in one call is no page fault inside a hook.
+  void* memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+           fd_, static_cast<off_t>(offset));
+  if (memory == MAP_FAILED) return nullptr;
+  // A child of fork() has no business in its parent's log.
+  madvise(memory, bytes, MADV_DONTFORK);
+  return static_cast<uint8_t*>(memory);
+}
+
+bool PagedFile::CutTo(uint64_t size) noexcept {
+  if (ftruncate(fd_, static_cast<off_t>(size)) != 0) return false;
+  size_ = size;
+  return true;
+}
+
+void PagedFile::AbandonInChild() noexcept {
+  if (IsOurs()) close(fd_);
+  fd_ = -1;
+}
+
+}  // namespace dstrace::log
