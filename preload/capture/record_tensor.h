@@ -53,8 +53,10 @@ DSTRACE_COLD void WriteTorchTotals(Session& session, ThreadState& thread,
   const uint32_t code = TorchDeviceCode(device);
   // relaxed: written before Enter() found that this process records.
   const auto mode = runtime::Hot().stacks.load(std::memory_order_relaxed);
+  const bool has_stack = size > 0 && mode != runtime::StackMode::kNone;
+  if (has_stack) thread->chain.Prefetch();
   const uint64_t now = runtime::EventNow();
-  const uint32_t stack = size > 0 ? session.Stack(*thread, mode, caller) : 0;
+  const uint32_t stack = has_stack ? session.Stack(*thread, mode, caller) : 0;
   bool written = true;
   if (__builtin_expect(thread->log.HasRecentRoom(), 1)) {
     thread->log.AddRecent(now, address, size, stack, code);

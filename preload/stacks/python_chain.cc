@@ -292,11 +292,6 @@ PythonChain::Key PythonChain::TakeOlder(const PyLayout& layout,
 }
 
 PythonChain::Key PythonChain::Take() noexcept {
-  // Two to a line; the processor sees where a walk along lines leads.
-  for (int i = 0; i < 8; i += 2) {
-    runtime::Prefetch(reinterpret_cast<const char*>(links_ + count_) -
-                      i * sizeof(Link));
-  }
   // What lies beyond the outermost link of a stack that was cut is not known.
   if (__builtin_expect(truncated_, 0)) count_ = 0;
   truncated_ = false;

@@ -48,6 +48,13 @@ class PythonChain {
   // thread; different ones differ but for a chance of 2^-64. A thread that runs
   // no Python has the key {0, 0}.
   [[nodiscard]] DSTRACE_HOT Key Take() noexcept;
+  // Sends for the links that Take() will compare first; before what else an
+  // event does, since the processor waits for the clock.
+  DSTRACE_PREFETCH void Prefetch() const noexcept {
+    const int end = count_ - kLinksAhead;
+    for (int i = count_; i > 0 && i > end; i -= 2)
+      runtime::Prefetch(links_ + i);
+  }
 
   // The frames of the last Take(), as CapturePython gives them; while they are
   // still on the stack.
@@ -92,6 +99,8 @@ class PythonChain {
     uintptr_t file;
   };
 
+  // Two to a line.
+  static constexpr int kLinksAhead = 16;
   // A hash table of links by frame; what it says is checked, never trusted.
   static constexpr int kPlaces = 512;
 
