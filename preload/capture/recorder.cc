@@ -31,6 +31,8 @@ StackMode DeviceStackMode(StackMode mode) noexcept {
 
 }  // namespace
 
+uint64_t TorchTotals::NowElsewhere() noexcept { return runtime::EventNow(); }
+
 void WriteTorchTotals(Session& session, ThreadState& thread, uint32_t device,
                       uint64_t allocated, uint64_t reserved) noexcept {
   Write(session, thread, kSmallRecord, [&](wire::Encoder& out, uint64_t time) {

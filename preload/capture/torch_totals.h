@@ -9,15 +9,40 @@
 // Thread-safe. PyTorch reports under its allocator's lock, so the reports of
 // one device follow each other; the atomics keep a stray one from being a race.
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
+#include "preload/runtime/event_clock.h"
+#include "preload/runtime/hot.h"
 #include "preload/runtime/hot_page.h"
 
 namespace dstrace::capture {
 
 class TorchTotals {
  public:
+  // The time of an event that torch reports now, later than that of all events
+  // it has reported of this GPU.
+  //
+  // To wait until the counter is read after torch's lock was taken costs a
+  // training step as much as all else of an event without a stack. So it is
+  // read without waiting, and the order comes from where torch's lock orders it
+  // anyway: this line, which the event before has written.
+  [[nodiscard, gnu::always_inline]] static inline uint64_t Now(
+      uint32_t device) noexcept {
+    const uint32_t gpu = device - kFirstGpu;
+    if (__builtin_expect(gpu >= runtime::HotPage::kGpus, 0)) {
+      return NowElsewhere();
+    }
+    std::atomic<uint64_t>& last = runtime::g_hot_page.page.gpus[gpu].time;
+    // relaxed: ordered by PyTorch's lock, as below.
+    const uint64_t now =
+        std::max(runtime::EventNow<runtime::ClockOrder::kNone>(),
+                 last.load(std::memory_order_relaxed) + 1);
+    last.store(now, std::memory_order_relaxed);
+    return now;
+  }
+
   // False: write the totals. `written`: the event itself is in the log.
   // `device`: type << 8 | index. Other devices than GPUs are not checked, nor
   // is a GPU past the 32nd.
@@ -60,6 +85,8 @@ class TorchTotals {
   }
 
  private:
+  DSTRACE_COLD static uint64_t NowElsewhere() noexcept;
+
   using Totals = runtime::HotPage::Totals;
   static constexpr uint32_t kFirstGpu = 1 << 8;  // torch's CUDA is type 1
 };

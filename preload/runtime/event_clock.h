@@ -30,10 +30,20 @@
 
 namespace dstrace::runtime {
 
-// The processor's counter, after all loads before it (so after the lock that
-// orders this event and another thread's). Only where the processor has the
-// instruction, which old virtual ones have not: see StartEventClock().
+enum class ClockOrder : uint8_t {
+  // After all loads before it, so after the lock that orders this event and
+  // another thread's. The processor waits for them.
+  kAfterLoads,
+  // Perhaps some hundred instructions early: for those who order their events
+  // by other means.
+  kNone,
+};
+
+// The processor's counter. Only where the processor has the instruction, which
+// old virtual ones have not: see StartEventClock().
+template <ClockOrder kOrder = ClockOrder::kAfterLoads>
 inline uint64_t Ticks() noexcept {
+  if constexpr (kOrder == ClockOrder::kNone) return __rdtsc();
   unsigned processor;
   return __rdtscp(&processor);
 }
@@ -43,6 +53,7 @@ inline constexpr int kClockHorizonBits = 28;
 
 [[gnu::noinline, gnu::cold]] uint64_t SlowEventNow() noexcept;
 
+template <ClockOrder kOrder = ClockOrder::kAfterLoads>
 inline uint64_t EventNow() noexcept {
   const HotPage::Line& hot = Hot();
   // acquire: pairs with the release in PublishLine(); the line of a generation
@@ -55,7 +66,7 @@ inline uint64_t EventNow() noexcept {
   // acquire, each: keeps the second look at the generation behind them. If a
   // later line has overwritten one of them, that look sees a later generation.
   const uint64_t since =
-      Ticks() - line.base_ticks.load(std::memory_order_acquire);
+      Ticks<kOrder>() - line.base_ticks.load(std::memory_order_acquire);
   const uint64_t now =
       line.base_ns.load(std::memory_order_acquire) +
       (since * line.scale.load(std::memory_order_acquire) >> 32);

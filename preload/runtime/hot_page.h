@@ -53,6 +53,7 @@ struct HotPage {
   struct alignas(64) Totals {
     std::atomic<uint64_t> allocated;
     std::atomic<uint64_t> reserved;
+    std::atomic<uint64_t> time;  // of that report's event, ns
   };
   static constexpr uint32_t kGpus = 32;
 

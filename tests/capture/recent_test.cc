@@ -10,6 +10,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -33,6 +34,19 @@ void Record(uint64_t i) {
                {.type = 0, .index = 0});
   if (i % 1000 == 999) RecordMark(MarkKind::kPoint, "mark", "");
 }
+
+class SpinLock {
+ public:
+  void lock() {
+    // acquire: pairs with the release in unlock().
+    while (taken_.exchange(true, std::memory_order_acquire)) {
+    }
+  }
+  void unlock() { taken_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> taken_{false};
+};
 
 class Sequence : public model::EventVisitor {
  public:
@@ -116,6 +130,46 @@ TEST_F(RecentTest, AReaderOfARunningProgramFindsABeginningWithoutGaps) {
     ASSERT_FALSE(HasFailure());
   }
   EXPECT_GT(looks, 3);
+}
+
+// As torch does, whose lock says what came first.
+TEST_F(RecentTest, EventsOfThreadsUnderOneLockAreReadInTheOrderOfTheLock) {
+  constexpr uint64_t kEvents = 400000;
+  Start([] {
+    SpinLock lock;  // handed over faster than any other
+    uint64_t next = 0;
+    uint64_t allocated = 0;
+    const auto report = [&] {
+      for (;;) {
+        const std::lock_guard<SpinLock> held(lock);
+        if (next == kEvents) return;
+        const uint64_t i = next++;
+        const int64_t size = i % 5 == 4 ? -512 : 512;
+        allocated += static_cast<uint64_t>(size);
+        const runtime::Guard guard;
+        RecordTensor(nullptr, kFirst + i * kBlock, size, allocated, 1 << 30,
+                     {.type = 1, .index = 0});
+      }
+    };
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) threads.emplace_back(report);
+    for (std::thread& thread : threads) thread.join();
+  });
+  ASSERT_EQ(waitpid(child_, nullptr, 0), child_);
+  child_ = 0;
+  EXPECT_EQ(Read(), static_cast<int64_t>(kEvents));
+}
+
+TEST_F(RecentTest, AnEventIsLaterThanTheOneBeforeWhateverTheCounterSays) {
+  constexpr uint32_t kGpu = 1 << 8 | 5;
+  constexpr uint64_t kAhead = 1000000;
+  auto& last = runtime::g_hot_page.page.gpus[5].time;
+  const uint64_t begin = TorchTotals::Now(kGpu);
+  EXPECT_GT(TorchTotals::Now(kGpu), begin);
+  last.store(begin + kAhead, std::memory_order_relaxed);
+  EXPECT_EQ(TorchTotals::Now(kGpu), begin + kAhead + 1);
+  EXPECT_EQ(TorchTotals::Now(kGpu), begin + kAhead + 2);
+  EXPECT_LT(TorchTotals::Now(kGpu + 1), begin + kAhead) << "another GPU";
 }
 
 TEST_F(RecentTest, NoEventIsLostWhereverTheProgramIsKilled) {
