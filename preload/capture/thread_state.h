@@ -31,18 +31,18 @@ class StackCache {
  public:
   // 0 where it is not known.
   [[nodiscard]] uint32_t Find(const Key& key) noexcept {
-    Entry* const set = SetOf(key);
-    if (set[0].key == key) return set[0].id;
-    if (set[1].key != key) return 0;
-    const Entry found = set[1];
-    set[1] = set[0];
-    set[0] = found;
+    Entry(&ways)[2] = SetOf(key).ways;
+    if (ways[0].key == key) return ways[0].id;
+    if (ways[1].key != key) return 0;
+    const Entry found = ways[1];
+    ways[1] = ways[0];
+    ways[0] = found;
     return found.id;
   }
   void Add(const Key& key, uint32_t id) noexcept {
-    Entry* const set = SetOf(key);
-    set[1] = set[0];
-    set[0] = {key, id};
+    Entry(&ways)[2] = SetOf(key).ways;
+    ways[1] = ways[0];
+    ways[0] = {key, id};
   }
 
  private:
@@ -50,11 +50,12 @@ class StackCache {
     Key key;
     uint32_t id;
   };
+  struct alignas(64) Set {  // a line
+    Entry ways[2];
+  };
   static constexpr uint32_t kSets = 1024;
-  Entry* SetOf(const Key& key) noexcept {
-    return entries_[key.low & (kSets - 1)];
-  }
-  Entry entries_[kSets][2];
+  Set& SetOf(const Key& key) noexcept { return sets_[key.low & (kSets - 1)]; }
+  Set sets_[kSets];
 };
 
 struct alignas(64) ThreadState {
