@@ -77,7 +77,7 @@ absl::StatusOr<ChunkParser::Outcome> ChunkParser::Parse(uint64_t offset,
   const uint64_t end = body + length;
   uint64_t at = body;
   while (at < end && at < end_) {
-    const auto outcome = ParseField(at, end, chunk, &at);
+    auto outcome = ParseField(at, end, chunk, &at);
     if (!outcome.ok() || *outcome != Outcome::kOk) return outcome;
   }
   if (!has_committed_ || !has_payload_) {
@@ -113,7 +113,7 @@ absl::StatusOr<ChunkParser::Outcome> ChunkParser::ParseLive(uint64_t offset,
   for (size_t look = 0; look < sequence.size(); ++look) {
     // The first look finds a number, the second that its header is complete.
     if (look == 2) {
-      const auto outcome = Parse(offset, body, length, file_end, chunk);
+      auto outcome = Parse(offset, body, length, file_end, chunk);
       if (!outcome.ok() || *outcome != Outcome::kOk) return outcome;
       const absl::Status status = ReadPayload(chunk);
       if (!status.ok()) return status;

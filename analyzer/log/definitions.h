@@ -19,10 +19,10 @@
 #include "analyzer/model/run.h"
 
 namespace dstrace::proto {
-class Frame;
+class Frame;  // NOLINT(bugprone-forward-declaration-namespace)
 class Header;
-class Module;
-class Stack;
+class Module;  // NOLINT(bugprone-forward-declaration-namespace)
+class Stack;   // NOLINT(bugprone-forward-declaration-namespace)
 }  // namespace dstrace::proto
 
 namespace dstrace::log {

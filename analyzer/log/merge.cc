@@ -56,9 +56,9 @@ class Merger {
 
 absl::Status Merger::Run() {
   while (!stopped_) {
-    if (const absl::Status status = OpenDue(); !status.ok()) return status;
+    if (absl::Status status = OpenDue(); !status.ok()) return status;
     if (heap_.empty()) break;
-    if (const absl::Status status = Drain(); !status.ok()) return status;
+    if (absl::Status status = Drain(); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -67,7 +67,7 @@ absl::Status Merger::OpenDue() {
   while (next_ < chunks_.size() &&
          (heap_.empty() || chunks_[next_].first_time - context_.start_time <=
                                heap_.front().time)) {
-    if (const absl::Status status = OpenNext(); !status.ok()) return status;
+    if (absl::Status status = OpenNext(); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -80,8 +80,7 @@ absl::Status Merger::OpenNext() {
   Cursor cursor;
   cursor.rank = next_++;
   cursor.decoder = spare_.back();
-  const absl::Status status =
-      LoadChunk(file_, chunks_[cursor.rank], *cursor.decoder);
+  absl::Status status = LoadChunk(file_, chunks_[cursor.rank], *cursor.decoder);
   if (!status.ok()) return status;
   const auto more = Advance(*cursor.decoder);
   if (!more.ok()) return more.status();

@@ -93,10 +93,10 @@ absl::Status TraceReader::Load() {
   context.sink = &router;
   ChunkDecoder decoder(context);
   for (ChunkInfo& chunk : chunks_) {
-    const absl::Status status = SurveyChunk(decoder, chunk, survey);
+    absl::Status status = SurveyChunk(decoder, chunk, survey);
     if (!status.ok()) return status;
   }
-  if (const absl::Status status = CheckHeader(); !status.ok()) return status;
+  if (absl::Status status = CheckHeader(); !status.ok()) return status;
   // Chunks of definitions only have been read for good.
   std::erase_if(chunks_, [](const ChunkInfo& chunk) { return !chunk.events; });
   std::sort(chunks_.begin(), chunks_.end(),
@@ -110,7 +110,7 @@ absl::Status TraceReader::Load() {
 
 absl::Status TraceReader::SurveyChunk(ChunkDecoder& decoder, ChunkInfo& chunk,
                                       Survey& survey) {
-  const absl::Status status = LoadChunk(file_, chunk, decoder);
+  absl::Status status = LoadChunk(file_, chunk, decoder);
   if (absl::IsAborted(status)) {
     survey.notes.emplace_back(status.message());
     chunk.committed = 0;
@@ -219,7 +219,7 @@ absl::Status TraceReader::Replay(model::EventVisitor& visitor) const {
     return MergeChunks(file_, chunks_, context, visitor);
   }
   HistoryFilter filter(live_, facts_.history_start_ns, visitor);
-  const absl::Status status = MergeChunks(file_, chunks_, context, filter);
+  absl::Status status = MergeChunks(file_, chunks_, context, filter);
   filter.Finish();
   return status;
 }

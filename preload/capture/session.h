@@ -31,7 +31,8 @@
 
 namespace dstrace::capture {
 
-class Session {
+// One object, in the order in which it is read: its padding does not matter.
+class Session {  // NOLINT(clang-analyzer-optin.performance.Padding)
  public:
   static Session& Get() noexcept { return instance_; }
 

@@ -64,7 +64,6 @@ struct alignas(64) ThreadState {
   static constexpr int kMaxFrames = kMaxNative + kMaxPython;
 
   log::ThreadLog log;  // begins with what every event needs, a line
-  ThreadState* next_free;
   stacks::PythonChain chain;
   StackCache stacks;
   stacks::WitnessCache witnessed;
@@ -77,6 +76,7 @@ struct alignas(64) ThreadState {
   stacks::StackWitness witness;
   stacks::SymbolInfo symbol;
   stacks::PyCodeInfo code;
+  ThreadState* next_free;
 };
 
 // Lives in zeroed pages, is never constructed or destroyed.
