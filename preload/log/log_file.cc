@@ -76,14 +76,18 @@ uint32_t LogFile::TakePlace() noexcept {
   return static_cast<uint32_t>(next_chunk_ / kChunkBytes - 1);
 }
 
-uint8_t* LogFile::MapPlace(uint32_t place) noexcept {
-  uint8_t* const chunk = file_.Map(uint64_t{place} * kChunkBytes, kChunkBytes);
-  if (chunk != nullptr) return chunk;
+void LogFile::ReturnPlace(uint32_t place) noexcept {
   if (uint64_t{place} * kChunkBytes + kChunkBytes == next_chunk_) {
     next_chunk_ -= kChunkBytes;
   } else {
     recycler_.PutBack(place);
   }
+}
+
+uint8_t* LogFile::MapPlace(uint32_t place) noexcept {
+  uint8_t* const chunk = file_.Map(uint64_t{place} * kChunkBytes, kChunkBytes);
+  if (chunk != nullptr) return chunk;
+  ReturnPlace(place);
   // Refused to the first: to all.
   if (next_chunk_ == 0) use_mmap_ = false;
   return nullptr;
@@ -174,8 +178,7 @@ uint8_t* LogFile::OpenLocked(uint32_t thread, uint64_t now,
     if (place != Recycler::kNone) chunk = MapPlace(place);
   }
   if (!use_mmap_) {
-    place = recycler_.TakeFree();  // kNone: a new place when it is closed
-    chunk = TakeMemory();
+    chunk = TakeMemory();  // has a place when it is closed
   }
   if (chunk == nullptr) return nullptr;
   recycler_.OnOpened({.chunk = chunk, .place = place, .use = use});
@@ -206,22 +209,18 @@ void LogFile::Begin(uint8_t* chunk, uint32_t thread, uint64_t now) noexcept {
 bool LogFile::TurnLocked(uint8_t* chunk, uint64_t last_time, uint32_t thread,
                          uint64_t now, ChunkUse use) noexcept {
   if (!file_.IsOurs()) return false;
-  if (use_mmap_) {
-    const uint32_t place = TakePlace();
-    if (place == Recycler::kNone || !WriteOver(chunk, place, last_time)) {
-      return false;
+  uint32_t place = use_mmap_ ? TakePlace() : recycler_.TakeFree();
+  if (use_mmap_ && place == Recycler::kNone) return false;
+  if (!(use_mmap_ ? WriteOver(chunk, place, last_time)
+                  : WriteClosed(chunk, &place, last_time))) {
+    if (use_mmap_) {
+      ReturnPlace(place);
+    } else if (place != Recycler::kNone) {
+      recycler_.PutBack(place);
     }
-    recycler_.OnCopied(place, use);
-  } else {
-    Recycler::Open open = recycler_.OnClosed(chunk);
-    const bool written = WriteClosed(chunk, &open.place, last_time);
-    if (written) {
-      recycler_.OnPlaced(open);
-      open.place = recycler_.TakeFree();
-    }
-    recycler_.OnOpened({.chunk = chunk, .place = open.place, .use = use});
-    if (!written) return false;
+    return false;
   }
+  recycler_.OnCopied(place, use);
   Begin(chunk, thread, now);
   return true;
 }
@@ -255,6 +254,7 @@ bool LogFile::WriteClosed(uint8_t* chunk, uint32_t* place,
     next_chunk_ = file_.size();
     return true;
   }
+  SetLastTime(chunk, 0);  // it is still open
   *place = Recycler::kNone;
   // relaxed: see disk_full().
   disk_full_.store(true, std::memory_order_relaxed);
@@ -266,6 +266,7 @@ void LogFile::CloseChunk(uint8_t* chunk, uint64_t last_time) noexcept {
   if (!use_mmap_ || recycler_.on()) {
     const runtime::MutexLock lock(mutex_);
     Recycler::Open open = recycler_.OnClosed(chunk);
+    if (!use_mmap_) open.place = recycler_.TakeFree();
     if (use_mmap_ ||
         (file_.IsOurs() && WriteClosed(chunk, &open.place, last_time))) {
       recycler_.OnPlaced(open);

@@ -19,9 +19,9 @@
 // Where the file system refuses a shared mapping, chunks live in memory and are
 // written when closed (`crash_proof()` is false): a kill loses open chunks.
 //
-// A thread keeps one mapping for as long as it lives: the first store into a
-// page of a new one is a fault that makes the file system note the page as
-// changed, tens of microseconds each
+// A thread keeps its mapping, and leaves it to the next thread: the first store
+// into a page of a new one is a fault that makes the file system note the page
+// as changed, tens of microseconds each
 // (docs/design/0009-one-mapping-a-thread.md).
 //
 // With a limit the file stops growing there: places of old chunks are written
@@ -111,6 +111,7 @@ class LogFile {
                   uint64_t now, ChunkUse use) noexcept;
   void Begin(uint8_t* chunk, uint32_t thread, uint64_t now) noexcept;
   uint32_t TakePlace() noexcept;
+  void ReturnPlace(uint32_t place) noexcept;
   uint8_t* MapPlace(uint32_t place) noexcept;
   uint8_t* TakeMemory() noexcept;
   void MakeRoom() noexcept;

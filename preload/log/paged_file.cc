@@ -47,6 +47,17 @@ bool Identify(int fd, uint64_t* device, uint64_t* inode) noexcept {
   return true;
 }
 
+// libc's are cancellation points: a thread that is cancelled here would keep
+// the log's lock for ever.
+ssize_t Write(int fd, const uint8_t* from, size_t bytes,
+              uint64_t offset) noexcept {
+  return syscall(SYS_pwrite64, fd, from, bytes, offset);
+}
+ssize_t WritePages(int fd, const iovec* pages, uint64_t count,
+                   uint64_t offset) noexcept {
+  return syscall(SYS_pwritev, fd, pages, count, offset, 0);
+}
+
 }  // namespace
 
 OpenResult PagedFile::Open(const char* path) noexcept {
@@ -77,8 +88,7 @@ bool PagedFile::Reserve(uint64_t bytes) noexcept {
   if (!IsWithinLimit(size_ + bytes)) return false;
   // Real space first where the file system knows how; the writes below are what
   // makes the pages part of the file.
-  if (fallocate(fd_, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(size_),
-                static_cast<off_t>(bytes)) != 0 &&
+  if (syscall(SYS_fallocate, fd_, FALLOC_FL_KEEP_SIZE, size_, bytes) != 0 &&
       (errno == ENOSPC || errno == EDQUOT)) {
     return false;
   }
@@ -90,8 +100,7 @@ bool PagedFile::Reserve(uint64_t bytes) noexcept {
   while (size_ < end) {
     const uint64_t count =
         std::min<uint64_t>((end - size_) / kPageBytes, kPagesPerWrite);
-    const ssize_t written =
-        pwritev(fd_, pages, static_cast<int>(count), static_cast<off_t>(size_));
+    const ssize_t written = WritePages(fd_, pages, count, size_);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0 || written % static_cast<ssize_t>(kPageBytes) != 0) {
       CutTo(size_);  // to the last whole page: a cut one is not a valid field
@@ -104,10 +113,12 @@ bool PagedFile::Reserve(uint64_t bytes) noexcept {
 
 bool PagedFile::WriteAt(const uint8_t* from, size_t bytes,
                         uint64_t offset) noexcept {
+  // The program may have lowered the limit below what is reserved.
+  if (!IsWithinLimit(offset + bytes)) return false;
   size_t done = 0;
   while (done < bytes) {
-    const ssize_t written = pwrite(fd_, from + done, bytes - done,
-                                   static_cast<off_t>(offset + done));
+    const ssize_t written =
+        Write(fd_, from + done, bytes - done, offset + done);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return false;
     done += static_cast<size_t>(written);
@@ -116,7 +127,6 @@ bool PagedFile::WriteAt(const uint8_t* from, size_t bytes,
 }
 
 bool PagedFile::Append(const uint8_t* from, size_t bytes) noexcept {
-  if (!IsWithinLimit(size_ + bytes)) return false;
   if (!WriteAt(from, bytes, size_)) {
     CutTo(size_);
     return false;

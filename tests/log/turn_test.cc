@@ -9,7 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstdarg>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -22,28 +24,55 @@
 
 namespace {
 
-enum class Moment { kNever, kBefore, kMiddle, kAfter };
+enum class Moment { kNever, kBefore, kMiddle, kAfter, kFails };
 Moment g_moment = Moment::kNever;
 int g_calls_left = 0;
 
-ssize_t Write(int fd, const void* from, size_t bytes, off_t offset) {
-  return syscall(SYS_pwrite64, fd, from, bytes, offset);
+long Call(long number, long a, long b, long c, long d, long e, long f) {
+  register long r10 asm("r10") = d;
+  register long r8 asm("r8") = e;
+  register long r9 asm("r9") = f;
+  long result = number;
+  asm volatile("syscall"
+               : "+a"(result)
+               : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+               : "rcx", "r11", "memory");
+  if (result < 0 && result > -4096) {
+    errno = static_cast<int>(-result);
+    return -1;
+  }
+  return result;
+}
+
+// Whether this pwrite is the one; if so, what happens.
+bool IsMet(long fd, long from, long bytes, long offset) {
+  if (g_moment == Moment::kNever) return false;
+  if (g_moment == Moment::kFails) return true;
+  if (--g_calls_left != 0) return false;
+  const long done = g_moment == Moment::kBefore   ? 0
+                    : g_moment == Moment::kMiddle ? bytes / 2
+                                                  : bytes;
+  if (done != 0) Call(SYS_pwrite64, fd, from, done, offset, 0, 0);
+  raise(SIGKILL);
+  return true;
 }
 
 }  // namespace
 
 // In front of libc's.
-extern "C" ssize_t pwrite(int fd, const void* from, size_t bytes,
-                          off_t offset) {
-  if (g_moment == Moment::kNever || --g_calls_left != 0) {
-    return Write(fd, from, bytes, offset);
+extern "C" long syscall(long number, ...) noexcept {
+  va_list list;
+  va_start(list, number);
+  long argument[6];
+  for (long& value : argument) value = va_arg(list, long);
+  va_end(list);
+  if (number == SYS_pwrite64 &&
+      IsMet(argument[0], argument[1], argument[2], argument[3])) {
+    errno = EIO;
+    return -1;
   }
-  const size_t done = g_moment == Moment::kBefore   ? 0
-                      : g_moment == Moment::kMiddle ? bytes / 2
-                                                    : bytes;
-  if (done != 0) Write(fd, from, done, offset);
-  raise(SIGKILL);
-  return -1;
+  return Call(number, argument[0], argument[1], argument[2], argument[3],
+              argument[4], argument[5]);
 }
 
 namespace dstrace::log {
@@ -161,6 +190,71 @@ TEST_F(TurnTest, NothingCommittedIsLostOrThereTwiceWhereverItIsKilled) {
     }
   }
   EXPECT_GE(call, 4) << "the chunk was not written in three calls";
+}
+
+TEST_F(TurnTest, AWriteThatFailsCostsNoPlace) {
+  LogFile log;
+  ASSERT_EQ(log.Open(path_.c_str(), {}), OpenResult::kOk);
+  uint8_t* const chunk = log.OpenChunk(1, 10);
+  Fill(chunk, 'a');
+  g_moment = Moment::kFails;
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(log.TurnChunk(chunk, 20, 1, 30));
+  g_moment = Moment::kNever;
+  EXPECT_LE(std::filesystem::file_size(path_), 2 * wire::kChunkBytes);
+  ASSERT_TRUE(log.TurnChunk(chunk, 20, 1, 30));
+  EXPECT_EQ(Payloads().at(0), Full('a'));
+}
+
+TEST_F(TurnTest, AFileSizeLimitThatIsSetLaterIsAnErrorAndNotASignal) {
+  const bool killed = IsKilled([&] {
+    LogFile log;
+    if (log.Open(path_.c_str(), {}) != OpenResult::kOk) _exit(1);
+    uint8_t* const chunk = log.OpenChunk(1, 10);
+    for (int i = 0; i < 5; ++i) {
+      Fill(chunk, 'a');
+      if (!log.TurnChunk(chunk, 20, 1, 30)) _exit(2);
+    }
+    Fill(chunk, 'b');
+    const rlimit limit{100, RLIM_INFINITY};  // far below what is reserved
+    setrlimit(RLIMIT_FSIZE, &limit);
+    if (log.TurnChunk(chunk, 40, 1, 50)) _exit(3);
+    log.CloseChunk(chunk, 60);
+  });
+  EXPECT_FALSE(killed);
+  EXPECT_EQ(Payloads().at(5), Full('b'));
+}
+
+// As 0005 says: a disk that is full before the limit is the limit.
+TEST_F(TurnTest, WithoutASharedMappingAFullDiskIsTheLimit) {
+  const bool killed = IsKilled([&] {
+    const rlimit limit{40 * wire::kChunkBytes + 100, RLIM_INFINITY};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    LogFile log;
+    const Checkpointer checkpointer{
+        .context = &log,
+        .size = [](void*) noexcept { return 1u; },
+        .write =
+            [](void* file, uint64_t* time) noexcept {
+              static_cast<LogFile*>(file)->BeginCheckpoint();
+              *time = 1;
+              return true;
+            },
+        .publish = [](void*, uint64_t) noexcept {}};
+    if (log.Open(path_.c_str(), {.use_mmap = false,
+                                 .limit_bytes = 64 * wire::kChunkBytes,
+                                 .checkpointer = checkpointer}) !=
+        OpenResult::kOk) {
+      _exit(1);
+    }
+    uint8_t* const chunk = log.OpenChunk(1, 10);
+    int failed = 0;
+    for (int i = 0; i < 500; ++i) {
+      Fill(chunk, 'a');
+      failed += !log.TurnChunk(chunk, 20, 1, 30);
+    }
+    if (failed > 0) _exit(2);
+  });
+  EXPECT_FALSE(killed);
 }
 
 TEST_F(TurnTest, WithoutASharedMappingAChunkIsInTheFileOnceItIsFull) {
