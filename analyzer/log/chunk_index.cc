@@ -17,6 +17,7 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kPlaceBytes = 65536;  // chunks begin at multiples of it
+constexpr int kMaxRounds = 1000;         // of following a writer
 // A file whose start is not ours is searched this far for a chunk, so that a
 // damaged first page is told from a foreign file without reading all of it.
 constexpr uint64_t kForeignSearchBytes = 1 << 20;
@@ -45,6 +46,7 @@ class Scanner {
  private:
   absl::Status ScanOne();
   absl::Status FollowWriter();
+  void Pass(bool by_pages);
   absl::Status ScanChunk(uint64_t body, uint64_t length, bool ours);
   void Finish(ChunkInfo chunk);
   void SortAndMerge();
@@ -58,6 +60,9 @@ class Scanner {
   uint64_t size_;  // of what is looked at; grows with the file
   uint64_t at_ = 0;
   std::optional<uint64_t> passed_;  // the first place without a chunk
+  size_t passed_notes_ = 0;         // how many notes there were before it
+  uint64_t reserved_until_ = 0;     // the end of a place of reserved pages
+  int rounds_ = 0;
   ChunkIndex index_;
   bool recognized_ = false;  // something of ours has been seen
 };
@@ -74,6 +79,7 @@ absl::StatusOr<ChunkIndex> Scanner::Run() {
   }
   if (index_.chunks.empty()) return NothingFound();
   SortAndMerge();
+  index_.file_bytes = size_;
   return std::move(index_);
 }
 
@@ -85,9 +91,26 @@ absl::Status Scanner::FollowWriter() {
   const auto peeked = window_.At(*passed_, size_);
   if (!peeked.ok()) return peeked.status();
   if (!StartsWith(*peeked, kChunkStart)) return absl::OkStatus();
+  if (++rounds_ > kMaxRounds) {
+    index_.notes.push_back(absl::StrFormat(
+        "byte %d: written faster than it can be read: read a copy", *passed_));
+    return absl::OkStatus();
+  }
+  // Anew, and what was found behind it too.
   at_ = *passed_;
+  std::erase_if(index_.chunks,
+                [&](const ChunkInfo& chunk) { return chunk.offset >= at_; });
+  index_.notes.resize(passed_notes_);
   passed_.reset();
   return absl::OkStatus();
+}
+
+// A place that holds no chunk; `by_pages`: each of its pages says so.
+void Scanner::Pass(bool by_pages) {
+  if (by_pages) reserved_until_ = at_ + kPlaceBytes;
+  if (passed_.has_value()) return;
+  passed_ = at_;
+  passed_notes_ = index_.notes.size();
 }
 
 // Of two of one number one is the copy of the other, made or being made.
@@ -124,6 +147,13 @@ absl::Status Scanner::ScanOne() {
     at_ = size_;
     return absl::OkStatus();
   }
+  // The other pages of a reserved place may be written at this instant: what
+  // they begin with then may look like anything.
+  if (at_ < reserved_until_ && !StartsWith(*peeked, kReservedStart) &&
+      !StartsWith(*peeked, kChunkStart)) {
+    at_ = reserved_until_;
+    return absl::OkStatus();
+  }
   const uint8_t tag = *begin;
   if (tag != kChunkTag && tag != kReservedTag) return Resync("no chunk begins");
   uint64_t length = 0;
@@ -134,10 +164,8 @@ absl::Status Scanner::ScanOne() {
     if (length > UINT32_MAX) return Resync("damaged reserved space");
     const bool ours = StartsWith(*peeked, kReservedStart);
     recognized_ |= ours;
-    const bool is_place = at_ % kPlaceBytes == 0;
-    if (is_place && !passed_.has_value()) passed_ = at_;
-    // Reserved as a whole; its other pages may be written at this instant.
-    at_ = ours && is_place ? at_ + kPlaceBytes : body_offset + length;
+    if (at_ % kPlaceBytes == 0) Pass(ours);
+    at_ = body_offset + length;
     return absl::OkStatus();
   }
   return ScanChunk(body_offset, length, StartsWith(*peeked, kChunkStart));

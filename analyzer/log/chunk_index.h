@@ -10,11 +10,14 @@
 // any length. Where that breaks, it goes on at the next page that begins like
 // a page of ours, and notes what it skipped.
 //
-// A writer may be at work. It fills an open chunk, writes it to a new place
-// behind all others and begins the open one anew. So an open chunk is read as a
-// whole, here, and its place is looked at until nothing changes meanwhile; and
-// the scan goes on until the file has stopped growing. Chunks of one sequence
-// number are one chunk, found while or after it was moved.
+// A writer may be at work. It fills an open chunk, writes it to another place
+// and begins the open one anew. So an open chunk is read as a whole, here, and
+// its place is looked at until nothing changes meanwhile. Without a limit those
+// places are filled one after the other, behind all that were; so the scan goes
+// on from the first free one it passed until nothing is filled any more. Chunks
+// of one sequence number are one chunk, found while or after it was moved. With
+// a limit, old places are written again, in any order: what is lost to that is
+// noted when a chunk is loaded, but its program should not run.
 
 #include <cstdint>
 #include <memory>
@@ -45,13 +48,15 @@ struct ChunkInfo {
   uint64_t last_time = 0;            // 0: still open
   uint64_t events = 0;               // known after a first decode
   std::vector<RecentTensor> recent;  // they follow the committed bytes
-  // The payload of a chunk that was open; null: read it from the file.
+  // The payload of a chunk that was open and may be begun anew; null: read it
+  // from the file.
   std::shared_ptr<const std::vector<uint8_t>> payload;
 };
 
 struct ChunkIndex {
   std::vector<ChunkInfo> chunks;   // by sequence: in the order of opening
   std::vector<std::string> notes;  // what was skipped or cut off, with offsets
+  uint64_t file_bytes = 0;         // as far as it was followed
 };
 
 // Errors: not a trace, empty, no complete chunk header, unreadable.

@@ -24,8 +24,6 @@ enum ChunkField : uint32_t {
 // device (16) and tag (16).
 constexpr size_t kRecentSlotBytes = 32;
 constexpr size_t kMaxRecentBytes = 4096;
-// Of the value of `sequence`, in a chunk as the writer lays it out.
-constexpr size_t kSequenceOffset = 18;
 
 // Later formats may add fields above. A lower number is a neighbour of the
 // chunk that a damaged length has made part of it.
@@ -91,14 +89,14 @@ absl::StatusOr<ChunkParser::Outcome> ChunkParser::Parse(uint64_t offset,
 // Whether a chunk begins there, and with which number. The writer stores first
 // word (void), header, first word. So what is read between two such looks of
 // one number is of that chunk.
-absl::StatusOr<bool> ChunkParser::BeginsAt(uint64_t offset,
-                                           uint32_t* sequence) {
+absl::StatusOr<bool> ChunkBeginsAt(const File& file, uint64_t offset,
+                                   uint32_t* sequence) {
   std::array<uint8_t, kChunkStart.size()> first{};
-  auto got = file_.ReadAt(offset, first);
+  auto got = file.ReadAt(offset, first);
   if (!got.ok()) return got.status();
   if (first != kChunkStart) return false;
   std::array<uint8_t, sizeof *sequence> bytes{};
-  got = file_.ReadAt(offset + kSequenceOffset, bytes);
+  got = file.ReadAt(offset + kSequenceOffset, bytes);
   if (!got.ok()) return got.status();
   std::memcpy(sequence, bytes.data(), sizeof *sequence);
   return true;
@@ -118,7 +116,7 @@ absl::StatusOr<ChunkParser::Outcome> ChunkParser::ParseLive(uint64_t offset,
       const absl::Status status = ReadPayload(chunk);
       if (!status.ok()) return status;
     }
-    const auto begins = BeginsAt(offset, &sequence.at(look));
+    const auto begins = ChunkBeginsAt(file_, offset, &sequence.at(look));
     if (!begins.ok()) return begins.status();
     if (!*begins || sequence.at(look) != sequence.front()) {
       return Outcome::kChanged;
@@ -128,7 +126,10 @@ absl::StatusOr<ChunkParser::Outcome> ChunkParser::ParseLive(uint64_t offset,
 }
 
 absl::Status ChunkParser::ReadPayload(ChunkInfo* chunk) {
-  if (chunk->last_time != 0) return absl::OkStatus();
+  // The chunk of the process (the first) never moves. What is in it changes in
+  // place: with a limit it says where history begins, and that must be read
+  // after the history.
+  if (chunk->last_time != 0 || chunk->sequence == 0) return absl::OkStatus();
   auto payload = std::make_shared<std::vector<uint8_t>>(
       std::min<uint64_t>(chunk->committed, payload_length_));
   const auto got = file_.ReadAt(chunk->payload_offset, *payload);

@@ -25,6 +25,13 @@ namespace dstrace::log {
 inline constexpr std::array<uint8_t, 8> kChunkStart = {0x0a, 0xfa, 0xff, 0x83,
                                                        0x80, 0x00, 0x85, 0x01};
 
+// Of the value of `sequence` in it.
+inline constexpr size_t kSequenceOffset = 18;
+
+// Whether a chunk that begins with kChunkStart is at `offset`, and its number.
+absl::StatusOr<bool> ChunkBeginsAt(const File& file, uint64_t offset,
+                                   uint32_t* sequence);
+
 // The next bytes of a file, at most 64.
 class Window {
  public:
@@ -67,7 +74,6 @@ class ChunkParser {
   void TakeScalar(const Field& field, ChunkInfo* chunk);
   absl::Status ReadRecent(ChunkInfo* chunk);
   absl::Status ReadPayload(ChunkInfo* chunk);
-  absl::StatusOr<bool> BeginsAt(uint64_t offset, uint32_t* sequence);
 
   const File& file_;
   Window window_;

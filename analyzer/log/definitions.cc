@@ -39,9 +39,10 @@ std::optional<int> FirstNumber(
 
 }  // namespace
 
-Definitions::Definitions(uint64_t file_bytes)
-    : id_limit_(static_cast<uint32_t>(std::min<uint64_t>(
-          file_bytes / kMinDefinitionBytes + 2, UINT32_MAX))) {}
+void Definitions::LimitTo(uint64_t file_bytes) {
+  id_limit_ = static_cast<uint32_t>(
+      std::min<uint64_t>(file_bytes / kMinDefinitionBytes + 2, UINT32_MAX));
+}
 
 bool Definitions::OnRecord(Record record, std::span<const uint8_t> bytes) {
   switch (record) {

@@ -29,7 +29,8 @@ namespace dstrace::log {
 
 class Definitions : public RecordSink {
  public:
-  explicit Definitions(uint64_t file_bytes);
+  // Ids that a file of so many bytes cannot hold are damage.
+  void LimitTo(uint64_t file_bytes);
 
   bool OnRecord(Record record, std::span<const uint8_t> bytes) override;
 
@@ -65,7 +66,7 @@ class Definitions : public RecordSink {
   bool AddGpu(std::span<const uint8_t> bytes);
   bool AddLoss(std::span<const uint8_t> bytes);
 
-  const uint32_t id_limit_;
+  uint32_t id_limit_ = 0;
   StringTable strings_;
   std::vector<model::Stack> stacks_;
   std::vector<PendingFrame> frames_;

@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analyzer/log/chunk_parser.h"
 #include "analyzer/log/history_filter.h"
 #include "analyzer/log/liveness.h"
 #include "analyzer/log/merge.h"
@@ -67,8 +68,7 @@ class RecordRouter : public RecordSink {
   Checkpoint& checkpoint_;
 };
 
-TraceReader::TraceReader(File file)
-    : file_(std::move(file)), definitions_(file_.size()) {}
+TraceReader::TraceReader(File file) : file_(std::move(file)) {}
 
 absl::StatusOr<std::unique_ptr<TraceReader>> TraceReader::Open(
     const std::string& path) {
@@ -83,6 +83,8 @@ absl::Status TraceReader::Load() {
   auto index = IndexChunks(file_);
   if (!index.ok()) return index.status();
   chunks_ = std::move(index->chunks);
+  definitions_.LimitTo(index->file_bytes);
+  facts_.file_bytes = index->file_bytes;
   Survey survey;
   survey.notes = file_.notes();
   survey.notes.insert(survey.notes.end(), index->notes.begin(),
@@ -177,7 +179,6 @@ void TraceReader::FillFacts(const Survey& survey) {
   facts_.stacks = definitions_.BuildStacks();
   facts_.losses = definitions_.Losses();
   facts_.event_count = survey.events;
-  facts_.file_bytes = file_.size();
   model::Process& process = facts_.process;
   process = definitions_.TakeProcess();
   // A free is stamped before its call, so the first one may be older than the
@@ -230,14 +231,13 @@ namespace {
 // chunk then begins otherwise, or has another sequence number.
 absl::StatusOr<bool> IsStillThere(const File& file, const ChunkInfo& chunk) {
   constexpr uint64_t kHeaderBytes = 46;
-  constexpr size_t kSequence = 18;
   // Of another layout, and not of a file that is being written.
   if (chunk.payload_offset - chunk.offset != kHeaderBytes) return true;
   std::array<uint8_t, kHeaderBytes> header{};
   const auto got = file.ReadAt(chunk.offset, header);
   if (!got.ok()) return got.status();
   uint32_t sequence = 0;
-  std::memcpy(&sequence, header.data() + kSequence, sizeof sequence);
+  std::memcpy(&sequence, header.data() + kSequenceOffset, sizeof sequence);
   return header[0] == (1 << 3 | kWireLen) && sequence == chunk.sequence;
 }
 

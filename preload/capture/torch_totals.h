@@ -22,14 +22,15 @@ namespace dstrace::capture {
 class TorchTotals {
  public:
   // The time of an event that torch reports now, later than that of all events
-  // it has reported of this GPU.
+  // it has reported of this GPU. `floor`: the thread's last event, which its
+  // log would take it for if it were earlier.
   //
   // To wait until the counter is read after torch's lock was taken costs a
   // training step as much as all else of an event without a stack. So it is
   // read without waiting, and the order comes from where torch's lock orders it
   // anyway: this line, which the event before has written.
   [[nodiscard, gnu::always_inline]] static inline uint64_t Now(
-      uint32_t device) noexcept {
+      uint32_t device, uint64_t floor) noexcept {
     const uint32_t gpu = device - kFirstGpu;
     if (__builtin_expect(gpu >= runtime::HotPage::kGpus, 0)) {
       return NowElsewhere();
@@ -37,8 +38,8 @@ class TorchTotals {
     std::atomic<uint64_t>& last = runtime::g_hot_page.page.gpus[gpu].time;
     // relaxed: ordered by PyTorch's lock, as below.
     const uint64_t now =
-        std::max(runtime::EventNow<runtime::ClockOrder::kNone>(),
-                 last.load(std::memory_order_relaxed) + 1);
+        std::max({runtime::EventNow<runtime::ClockOrder::kNone>(), floor,
+                  last.load(std::memory_order_relaxed) + 1});
     last.store(now, std::memory_order_relaxed);
     return now;
   }

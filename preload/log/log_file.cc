@@ -196,7 +196,7 @@ uint8_t* LogFile::TakeMemory() noexcept {
 void LogFile::Begin(uint8_t* chunk, uint32_t thread, uint64_t now) noexcept {
   // acq_rel: the acquire half keeps the new header's bytes behind this store,
   // so that a reader who sees them sees that the old chunk is gone. Its partner
-  // are the reads of the analyzer's Scanner.
+  // are the reads in the analyzer's ChunkBeginsAt().
   FirstWord(chunk).exchange(wire::ReservedChunkWord(),
                             std::memory_order_acq_rel);
   wire::PutChunkHeader(chunk, thread, next_sequence_++, now);

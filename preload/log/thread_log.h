@@ -149,12 +149,13 @@ class ThreadLog {
   // `size` is negative for a free, whose `stack` is not written.
   void AddRecent(uint64_t now, uint64_t address, int64_t size, uint32_t stack,
                  uint32_t device) noexcept {
+    latest_ = now;
     wire::RecentTensor* const slot = recent_++;
     slot->time = now;
     slot->address = address;
     slot->size = size;
     // release: a reader that sees the tag sees the rest. Its partner is the
-    // read of the slots in the analyzer's Scanner::ReadRecent().
+    // read of the slots in the analyzer's ChunkParser::ReadRecent().
     std::atomic_ref<uint64_t>(slot->stack_device_tag)
         .store(wire::RecentWord(stack, device, recent_tag_),
                std::memory_order_release);
@@ -171,6 +172,7 @@ class ThreadLog {
   // Nanoseconds since the time-carrying record before; never negative. Call
   // after EnsureRoom, once per time-carrying record that is committed.
   [[nodiscard]] uint64_t TimeDelta(uint64_t now) noexcept {
+    if (now > latest_) latest_ = now;
     if (now <= last_time_) return 0;
     const uint64_t delta = now - last_time_;
     last_time_ = now;
@@ -179,6 +181,8 @@ class ThreadLog {
 
   // Of the last time-carrying record, as a reader will see it.
   [[nodiscard]] uint64_t last_time() const noexcept { return last_time_; }
+  // Of the last event, encoded or not: no later one is told as earlier.
+  [[nodiscard]] uint64_t latest() const noexcept { return latest_; }
   [[nodiscard]] bool is_empty() const noexcept { return used_ == 0; }
 
   // The calling thread takes over; its id is written if it is another one.
@@ -224,6 +228,7 @@ class ThreadLog {
   uint32_t thread_;
   uint32_t recorded_thread_;  // whose records the reader thinks these are
   uint64_t last_time_;
+  uint64_t latest_;
   BlockDictionary blocks_;
 };
 

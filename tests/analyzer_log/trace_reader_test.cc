@@ -381,7 +381,7 @@ TEST_F(TraceReaderTest, EveryFieldOfEveryMessageArrives) {
 
 TEST_F(TraceReaderTest, ReservedPagesAndZeroTailsAreNothing) {
   TraceBuilder trace;
-  trace.Reserve(16);
+  trace.Reserve(15);
   trace.thread(7).Alloc(trace.At(1), 0, 0x1000, 1);
   trace.Reserve(16);
 

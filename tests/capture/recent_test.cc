@@ -177,12 +177,14 @@ TEST_F(RecentTest, AnEventIsLaterThanTheOneBeforeWhateverTheCounterSays) {
   constexpr uint32_t kGpu = 1 << 8 | 5;
   constexpr uint64_t kAhead = 1000000;
   auto& last = runtime::g_hot_page.page.gpus[5].time;
-  const uint64_t begin = TorchTotals::Now(kGpu);
-  EXPECT_GT(TorchTotals::Now(kGpu), begin);
+  const uint64_t begin = TorchTotals::Now(kGpu, 0);
+  EXPECT_GT(TorchTotals::Now(kGpu, 0), begin);
   last.store(begin + kAhead, std::memory_order_relaxed);
-  EXPECT_EQ(TorchTotals::Now(kGpu), begin + kAhead + 1);
-  EXPECT_EQ(TorchTotals::Now(kGpu), begin + kAhead + 2);
-  EXPECT_LT(TorchTotals::Now(kGpu + 1), begin + kAhead) << "another GPU";
+  EXPECT_EQ(TorchTotals::Now(kGpu, 0), begin + kAhead + 1);
+  EXPECT_EQ(TorchTotals::Now(kGpu, 0), begin + kAhead + 2);
+  EXPECT_LT(TorchTotals::Now(kGpu + 1, 0), begin + kAhead) << "another GPU";
+  EXPECT_EQ(TorchTotals::Now(kGpu, begin + 9 * kAhead), begin + 9 * kAhead)
+      << "not before what the thread has told";
 }
 
 TEST_F(RecentTest, NoEventIsLostWhereverTheProgramIsKilled) {
