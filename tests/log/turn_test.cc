@@ -59,8 +59,10 @@ bool IsMet(long fd, long from, long bytes, long offset) {
 
 }  // namespace
 
-// In front of libc's.
-extern "C" long syscall(long number, ...) noexcept {
+// In front of libc's. Like that one it takes six arguments however many were
+// given, which AddressSanitizer minds.
+extern "C" [[gnu::no_sanitize("address")]] long syscall(long number,
+                                                        ...) noexcept {
   va_list list;
   va_start(list, number);
   long argument[6];
