@@ -31,7 +31,7 @@ step "build" "$logs/build.log" cmake --build "$build" -j "$jobs" --target \
   dstrace dstrace-report dstrace_fakes
 
 library=$build/lib/libdstrace.so
-report=$(find "$build" -name dstrace-report -type f -perm -u+x | head -n 1)
+report=$(find "$build" -name dstrace-report -type f -perm -u+x -print -quit)
 fakes=$build/tests/fakes
 
 has_gpu() {
@@ -44,7 +44,8 @@ has_gpu() {
 show() {
   "$report" "$1" "${rules[@]}" >"$logs/report.txt" || die "no report of $1"
   sed '/^Where the device/,$d' "$logs/report.txt" | grep -v '^$'
-  [[ -z ${2:-} ]] || sed -n '/^Who holds it/,$p' "$logs/report.txt" | head -n "$2"
+  # To the end, unlike head, which would end the script by SIGPIPE.
+  [[ -z ${2:-} ]] || awk -v n="$2" '/^Who holds it/ { on = 1 } on && n-- > 0' "$logs/report.txt"
 }
 
 rm -rf "$runs" && mkdir -p "$runs"
