@@ -102,6 +102,7 @@ absl::Status Scanner::FollowWriter() {
                 [&](const ChunkInfo& chunk) { return chunk.offset >= at_; });
   index_.notes.resize(passed_notes_);
   passed_.reset();
+  reserved_until_ = 0;
   return absl::OkStatus();
 }
 

@@ -19,34 +19,12 @@
 #include <vector>
 
 #include "proto/trace.pb.h"
+#include "tests/log/log_fixture.h"
 
 namespace dstrace::log {
 namespace {
 
-class LogFileTest : public testing::Test {
- protected:
-  LogFileTest() {
-    char folder[] = "/tmp/dstrace_log_XXXXXX";
-    folder_ = mkdtemp(folder);
-    path_ = folder_ + "/run.pb";
-  }
-  ~LogFileTest() override {
-    unlink(path_.c_str());
-    rmdir(folder_.c_str());
-  }
-
-  proto::TraceFile Read() const {
-    std::ifstream in(path_, std::ios::binary);
-    std::string bytes(std::filesystem::file_size(path_), '\0');
-    in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    proto::TraceFile file;
-    EXPECT_TRUE(file.ParseFromString(bytes)) << bytes.size() << " bytes";
-    return file;
-  }
-
-  std::string folder_;
-  std::string path_;
-};
+using LogFileTest = LogFixture;
 
 void Append(uint8_t* chunk, uint32_t* used, uint8_t byte) {
   chunk[wire::kPayloadOffset + *used] = byte;

@@ -12,15 +12,14 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdarg>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <string>
 
 #include "preload/log/log_file.h"
 #include "proto/trace.pb.h"
+#include "tests/log/log_fixture.h"
 
 namespace {
 
@@ -80,24 +79,8 @@ extern "C" [[gnu::no_sanitize("address")]] long syscall(long number,
 namespace dstrace::log {
 namespace {
 
-class TurnTest : public testing::Test {
+class TurnTest : public LogFixture {
  protected:
-  TurnTest() {
-    char folder[] = "/tmp/dstrace_turn_XXXXXX";
-    folder_ = mkdtemp(folder);
-    path_ = folder_ + "/run.pb";
-  }
-  ~TurnTest() override { std::filesystem::remove_all(folder_); }
-
-  proto::TraceFile Read() const {
-    std::ifstream in(path_, std::ios::binary);
-    std::string bytes(std::filesystem::file_size(path_), '\0');
-    in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    proto::TraceFile file;
-    EXPECT_TRUE(file.ParseFromString(bytes)) << bytes.size() << " bytes";
-    return file;
-  }
-
   // The committed bytes of each chunk, of those of one number the longest.
   std::map<uint32_t, std::string> Payloads() const {
     std::map<uint32_t, std::string> found;
@@ -124,9 +107,6 @@ class TurnTest : public testing::Test {
     EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0) << status;
     return WIFSIGNALED(status);
   }
-
-  std::string folder_;
-  std::string path_;
 };
 
 void Fill(uint8_t* chunk, char byte) {
