@@ -13,7 +13,7 @@
 // Guarantees
 //  - The file is a valid serialized TraceFile (proto/trace.proto) at every
 //    instant, also after SIGKILL: it grows as paged_file.h says, and a chunk
-//    comes to be by one eight-byte store.
+//    comes to be by one eight-byte store, or by the write of its header.
 //  - What was committed in a chunk is in the page cache: only a crash of the
 //    machine can lose it.
 // Where the file system refuses a shared mapping, chunks live in memory and are
