@@ -31,7 +31,7 @@ constexpr bool MayBeInChunk(uint64_t field) {
   return (field >= kThread && field <= kPayload) || field >= kCommitted;
 }
 
-// The slots that carry the tag of `committed`, up to the first that does not.
+// The slots that carry the tag of `committed`: one row of them.
 std::vector<RecentTensor> ParseRecent(std::span<const uint8_t> slots,
                                       uint32_t committed) {
   std::vector<RecentTensor> found;
@@ -39,7 +39,10 @@ std::vector<RecentTensor> ParseRecent(std::span<const uint8_t> slots,
        at += kRecentSlotBytes) {
     std::array<uint64_t, 4> words{};
     std::memcpy(words.data(), slots.data() + at, sizeof words);
-    if (words[3] >> 48 != uint64_t{committed} + 1) break;
+    if (words[3] >> 48 != uint64_t{committed} + 1) {
+      if (found.empty()) continue;
+      break;
+    }
     found.push_back(
         {.time = words[0],
          .address = words[1],

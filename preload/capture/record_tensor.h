@@ -29,7 +29,7 @@ inline uint32_t TorchDeviceCode(TorchDevice device) noexcept {
          static_cast<uint8_t>(device.index);
 }
 
-// The first of sixteen, or in a file with a limit.
+// The first of a batch, or in a file with a limit.
 [[nodiscard]] bool WriteTensorSlowly(Session& session, ThreadState& thread,
                                      uint64_t now, uint64_t address,
                                      int64_t size, uint32_t device,

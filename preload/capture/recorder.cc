@@ -46,7 +46,9 @@ DSTRACE_HOT bool WriteTensorSlowly(Session& session, ThreadState& thread,
   if (__builtin_expect(session.flight().on(), 0)) {
     return WriteTensorWithLimit(session, thread, address, size, device, stack);
   }
-  if (!session.Reserve(thread, log::ThreadLog::kBatchBytes, now)) return false;
+  if (!session.Reserve(thread, log::ThreadLog::kLeastBatchBytes, now)) {
+    return false;
+  }
   thread.log.BeginRecent();
   thread.log.AddRecent(now, address, size, stack, device);
   return true;

@@ -8,12 +8,6 @@
 namespace dstrace::log {
 namespace {
 
-// Of an allocation, or of a free, whose size is negative.
-uint64_t BytesOf(int64_t size) noexcept {
-  const auto bytes = static_cast<uint64_t>(size);
-  return size > 0 ? bytes : -bytes;
-}
-
 uint32_t DeviceOf(const wire::RecentTensor& tensor) noexcept {
   return static_cast<uint32_t>(tensor.stack_device_tag >> 32 & 0xffff);
 }
@@ -75,16 +69,10 @@ void ThreadLog::PutTensor(uint64_t now, uint32_t stack, uint64_t address,
 // The store that commits them also makes them void where they were, see
 // wire::RecentTensor: a reader finds them once, in one place or the other.
 void ThreadLog::TakeRecent() noexcept {
-  const auto* const first =
-      reinterpret_cast<const wire::RecentTensor*>(chunk_ + wire::kRecentOffset);
   const wire::RecentTensor* const end = recent_;
   recent_ = nullptr;
-  // A line of the dictionary each: asked for together they arrive together.
-  for (const auto* slot = first; slot != end; ++slot) {
-    blocks_.Prefetch(slot->address, BytesOf(slot->size), DeviceOf(*slot));
-  }
   uint8_t* at = chunk_ + wire::kPayloadOffset + used_;
-  for (const auto* slot = first; slot != end; ++slot) {
+  for (const auto* slot = first_recent_; slot != end; ++slot) {
     at = EncodeTensor(at, slot->time,
                       static_cast<uint32_t>(slot->stack_device_tag),
                       slot->address, slot->size, DeviceOf(*slot));

@@ -16,6 +16,7 @@
 // thread to a new one (AdoptBy), which is why short-lived threads do not cost a
 // chunk each. Lives in zeroed pages (see capture/thread_state.h).
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <type_traits>
@@ -130,26 +131,31 @@ class ThreadLog {
     return true;
   }
 
-  // The records of tensors, sixteen at a time: first as they come, which is a
-  // line or two, then all of them into the payload, while the code for it is
-  // at hand. In the file from the first instant.
+  // The records of tensors, 64 at a time: first as they come, which is a line
+  // or two, then all of them into the payload, while the code for it is at
+  // hand. In the file from the first instant.
   //
   // Whether AddRecent may be called as things are. One test.
   [[nodiscard]] bool HasRecentRoom() const noexcept {
     return reinterpret_cast<uintptr_t>(recent_) % wire::kRecentBytes != 0;
   }
-  // Before the first of sixteen, after EnsureRoom(kBatchBytes).
-  static constexpr size_t kBatchBytes =
-      wire::kRecentTensors * wire::kMaxTupleBytes;
+  // Before the first of a batch, after EnsureRoom(kLeastBatchBytes): of as many
+  // as the payload has room for, in the last slots.
+  static constexpr size_t kLeastBatchBytes = 4 * wire::kMaxTensorBytes;
   void BeginRecent() noexcept {
+    const size_t fit = (wire::kPayloadBytes - used_) / wire::kMaxTensorBytes;
     recent_ =
-        reinterpret_cast<wire::RecentTensor*>(chunk_ + wire::kRecentOffset);
+        reinterpret_cast<wire::RecentTensor*>(chunk_ + wire::kChunkBytes) -
+        std::min(fit, wire::kRecentTensors);
+    first_recent_ = recent_;
     recent_tag_ = used_ + 1;
   }
   // `size` is negative for a free, whose `stack` is not written.
   void AddRecent(uint64_t now, uint64_t address, int64_t size, uint32_t stack,
                  uint32_t device) noexcept {
     latest_ = now;
+    // Where the batch will look it up: one at a time, each arrives in time.
+    blocks_.Prefetch(address, BytesOf(size), device);
     wire::RecentTensor* const slot = recent_++;
     slot->time = now;
     slot->address = address;
@@ -204,6 +210,11 @@ class ThreadLog {
   }
 
  private:
+  // Of an allocation, or of a free, whose size is negative.
+  static uint64_t BytesOf(int64_t size) noexcept {
+    const auto bytes = static_cast<uint64_t>(size);
+    return size > 0 ? bytes : -bytes;
+  }
   void CommitUntil(const uint8_t* end) noexcept {
     used_ = static_cast<uint32_t>(end - (chunk_ + wire::kPayloadOffset));
     // release: a reader that sees the count sees the bytes before it (its
@@ -222,6 +233,7 @@ class ThreadLog {
   // The place of the next record among the recent ones; null: none are open.
   // A multiple of kRecentBytes: all places are taken.
   wire::RecentTensor* recent_;
+  const wire::RecentTensor* first_recent_;  // of the batch
   uint32_t recent_tag_;
   uint32_t used_;  // bytes of the payload that are committed
   uint8_t* chunk_;

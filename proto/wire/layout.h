@@ -26,7 +26,7 @@ inline constexpr size_t kSequenceOffset = 18;
 inline constexpr size_t kFirstTimeOffset = 23;
 inline constexpr size_t kLastTimeOffset = 32;
 inline constexpr size_t kPayloadOffset = 46;
-inline constexpr size_t kRecentOffset = kChunkBytes - 512;
+inline constexpr size_t kRecentOffset = kChunkBytes - 2048;
 inline constexpr size_t kPayloadBytes = kRecentOffset - 4 - kPayloadOffset;
 
 // A committed count and a time are stored with single aligned stores.
@@ -34,8 +34,8 @@ static_assert(kCommittedOffset % 4 == 0);
 static_assert(kLastTimeOffset % 8 == 0);
 
 // A tensor's record as it came: the last ones of a chunk, not yet part of its
-// payload. It counts where `tag` is `committed` + 1, as do all before it: when
-// the payload takes them over, the store that commits it makes them void.
+// payload. Those count whose `tag` is `committed` + 1: when the payload takes
+// them over, the store that commits it makes them void. They begin at any slot.
 struct RecentTensor {
   uint64_t time;  // nanoseconds of CLOCK_MONOTONIC
   uint64_t address;

@@ -36,6 +36,9 @@ inline constexpr uint64_t kShortLiteralUnit = uint64_t{1} << kShortLiteralShift;
 
 // Upper bound of a tuple record: tag, length, seven varints.
 inline constexpr size_t kMaxTupleBytes = 2 + 7 * kMaxVarintBytes;
+// Of a tensor's: tag, length, time, stack, and a block named in full.
+inline constexpr size_t kMaxTensorBytes =
+    2 + kMaxVarintBytes + 5 + (1 + 2 * kMaxVarintBytes + 5);
 
 // Small records are tuples: a tag, a length of one byte, then
 // varints. PutTuple needs room for the longest tuple, however short this one
@@ -62,7 +65,8 @@ inline uint8_t* WriteBlock(uint8_t* at, const BlockRef& block) noexcept {
   return WriteVarint(at, block.device);
 }
 
-// A tensor's record; `stack` is not written for a free. Room as for PutTuple.
+// A tensor's record, of at most kMaxTensorBytes; `stack` is not written for a
+// free.
 inline uint8_t* WriteTensor(uint8_t* at, bool is_alloc, uint64_t time,
                             uint32_t stack, const BlockRef& block) noexcept {
   const auto field = static_cast<uint32_t>(is_alloc ? RecordField::kTensorAlloc

@@ -96,10 +96,14 @@ TEST_F(TraceReaderTest, ARecentTensorOfAnotherBatchDoesNotCount) {
   trace.thread(7).Recent(trace.At(20), 0, 0x2000, 512);
   trace.thread(7).Recent(trace.At(5), 0, 0x3000, 512, -4);  // taken over before
   trace.thread(7).Recent(trace.At(30), 0, 0x4000, 512);  // behind one of those
+  // Only the last slots were needed.
+  trace.thread(8).Recent(trace.At(1), 0, 0x5000, 512, -4);
+  trace.thread(8).Recent(trace.At(40), 0, 0x6000, 512);
 
   EXPECT_THAT(Events(*Open(trace.Bytes())),
               ElementsAre("10 7 alloc 1000+512 device 100 stack 0",
-                          "20 7 alloc 2000+512 device 100 stack 0"));
+                          "20 7 alloc 2000+512 device 100 stack 0",
+                          "40 8 alloc 6000+512 device 100 stack 0"));
 }
 
 TEST_F(TraceReaderTest, RecentTensorsOfADamagedChunkAreNotGuessed) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -87,13 +88,17 @@ class Recent {
     std::memcpy(&committed, chunk.data() + wire::kCommittedOffset, 4);
     std::memcpy(slots, chunk.data() + wire::kRecentOffset, sizeof slots);
     payload.assign(chunk.data() + wire::kPayloadOffset, committed);
-    while (count < wire::kRecentTensors &&
-           slots[count].stack_device_tag >> 48 == committed + 1) {
+    const auto counts = [&](size_t slot) {
+      return slots[slot].stack_device_tag >> 48 == committed + 1;
+    };
+    while (first < wire::kRecentTensors && !counts(first)) ++first;
+    while (first + count < wire::kRecentTensors && counts(first + count)) {
       ++count;
     }
   }
 
   uint32_t committed = 0;
+  size_t first = 0;
   size_t count = 0;
   wire::RecentTensor slots[wire::kRecentTensors];
   std::string payload;
@@ -101,7 +106,7 @@ class Recent {
 
 void AddRecent(ThreadLog& log, LogFile& file, uint64_t time) {
   if (!log.HasRecentRoom()) {
-    ASSERT_TRUE(log.EnsureRoom(file, ThreadLog::kBatchBytes, time));
+    ASSERT_TRUE(log.EnsureRoom(file, ThreadLog::kLeastBatchBytes, time));
     log.BeginRecent();
   }
   log.AddRecent(time, 0x7f0000000000, time % 2 == 0 ? 512 : -512, 3, 0x100);
@@ -118,20 +123,44 @@ TEST_F(ThreadLogTest, ATensorIsInTheFileFromTheFirstInstant) {
   EXPECT_EQ(found.committed, 0u);
 }
 
-TEST_F(ThreadLogTest, ThePayloadTakesSixteenTensorsOverAtOnce) {
-  for (uint64_t i = 0; i < 16; ++i) AddRecent(*log_, file_, 1000 + i);
-  EXPECT_EQ(Recent(path_).count, 16u);
+TEST_F(ThreadLogTest, ThePayloadTakesSixtyFourTensorsOverAtOnce) {
+  for (uint64_t i = 0; i < 64; ++i) AddRecent(*log_, file_, 1000 + i);
+  EXPECT_EQ(Recent(path_).count, 64u);
   EXPECT_EQ(Recent(path_).committed, 0u);
 
-  AddRecent(*log_, file_, 1016);
+  AddRecent(*log_, file_, 1064);
   const Recent found(path_);
   EXPECT_EQ(found.count, 1u) << "those before are in the payload now";
-  EXPECT_EQ(found.slots[0].time, 1016u);
+  EXPECT_EQ(found.slots[0].time, 1064u);
   size_t records = 0;
   for (size_t at = 0; at < found.payload.size(); ++records) {
     at += 2 + static_cast<size_t>(found.payload[at + 1]);
   }
-  EXPECT_EQ(records, 16u);
+  EXPECT_EQ(records, 64u);
+}
+
+// Each of them as long as a tensor's record can be.
+TEST_F(ThreadLogTest, ABatchNeverOutgrowsThePayloadAndUsesItUp) {
+  uint64_t time = 1;
+  uint32_t before = 0;
+  std::set<size_t> firsts;
+  for (;; time += uint64_t{1} << 40) {
+    if (!log_->HasRecentRoom()) {
+      ASSERT_TRUE(log_->EnsureRoom(file_, ThreadLog::kLeastBatchBytes, time));
+      log_->BeginRecent();
+    }
+    log_->AddRecent(time, ~time << 20, INT64_MIN + static_cast<int64_t>(time),
+                    ~0u, 0xffff);
+    const Recent now(path_);
+    if (now.committed < before) break;  // the next chunk
+    before = now.committed;
+    firsts.insert(now.first);
+  }
+  EXPECT_LE(before, wire::kPayloadBytes);
+  EXPECT_GT(before, wire::kPayloadBytes - ThreadLog::kLeastBatchBytes -
+                        wire::kMaxTensorBytes);
+  EXPECT_GT(firsts.size(), 2u) << "full ones, and smaller ones at the end";
+  EXPECT_EQ(*firsts.begin(), 0u);
 }
 
 TEST_F(ThreadLogTest, AnotherRecordComesAfterTheTensorsBeforeIt) {

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kChunkBytes = 65536;
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kPayloadBytes = kChunkBytes - 46;
-constexpr size_t kRecentBytes = 512;
+constexpr size_t kRecentBytes = 2048;
 constexpr size_t kDictionarySlots = 4096;
 
 [[noreturn]] void Die(const char* why) {
@@ -345,7 +345,7 @@ std::string TraceBuilder::Serialize(bool compact) const {
     } else {
       whole += Padded(kPayloadBytes - kRecentBytes - 4) + chunk->payload;
       whole.resize(kChunkBytes - kRecentBytes - 4);
-      whole += std::string("\x8a\x01\x80\x04", 4) + chunk->recent;
+      whole += std::string("\x8a\x01\x80\x10", 4) + chunk->recent;
     }
     whole.resize(kChunkBytes);
     out += whole;
