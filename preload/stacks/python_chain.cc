@@ -12,9 +12,6 @@ namespace {
 constexpr uint64_t kOdd[] = {0x9e3779b97f4a7c15u, 0xd6e8feb86659fd93u,
                              0xa0761d6478bd642fu, 0xe7037ed1a0b428dbu};
 
-// For frames that have no code object to tell apart: always the same.
-constexpr uint32_t kNoVersion = 0;
-
 // The two halves of the product: every bit of both goes into the middle.
 uint64_t Fold(uint64_t a, uint64_t b) noexcept {
   const auto product = static_cast<unsigned __int128>(a) * b;
@@ -46,6 +43,10 @@ uint8_t FlagOf(const PyLayout& layout, uintptr_t frame) noexcept {
              : 0;
 }
 
+uintptr_t AddressOf(const uint32_t& number) noexcept {
+  return reinterpret_cast<uintptr_t>(&number);
+}
+
 // The code object that a frame refers to.
 uintptr_t CodeOf(uintptr_t reference) noexcept {
   return reference & ~kReferenceTags;
@@ -69,13 +70,11 @@ struct PythonChain::Offsets {
   explicit Offsets(const PyLayout& layout) noexcept
       : code(layout.frame_code),
         instruction(layout.frame_instruction),
-        previous(layout.frame_previous),
-        version(layout.code_version) {}
+        previous(layout.frame_previous) {}
 
   const uintptr_t code;
   const uintptr_t instruction;
   const uintptr_t previous;
-  const uintptr_t version;
 };
 
 PythonChain::Identity PythonChain::IdentityOf(const PyLayout& layout,
@@ -101,29 +100,23 @@ uint64_t PythonChain::SumOf(const Identity& identity) noexcept {
 // Whether the frame and its code object look as they did; false where there is
 // an identity to look at. The caller knows that the link's frame is on the
 // stack. One branch for the frame: an event finds the branch predictor as cold
-// as the caches.
+// as the caches. One for the code object, which is not to be looked at if the
+// frame does not refer to it.
 [[gnu::always_inline]] inline bool PythonChain::LooksSame(
     const Offsets& at, const Link* link) const noexcept {
   const uintptr_t frame = link->frame;
   const uintptr_t difference =
       (Load<uintptr_t>(frame + at.instruction) ^ link->instruction) |
-      (Load<uintptr_t>(frame + at.code) ^ link->code) |
+      (Load<uint32_t>(frame + at.code) ^ link->code) |
       (Load<uintptr_t>(frame + at.previous) ^ link[-1].frame);
-  // The code object is there as long as the frame refers to it: its memory may
-  // be given back since. So this is a branch, and the one that is guessed.
   if (__builtin_expect(difference != 0, 0)) return false;
-  // What has no version is compared with itself.
-  const uintptr_t there = CodeOf(link->code) + at.version;
-  const auto here = reinterpret_cast<uintptr_t>(&link->version);
-  const bool has = static_cast<uint32_t>(link->version) != kNoVersion;
-  return Load<uint32_t>(has ? there : here) == link->version;
+  return Load<uint32_t>(link->there) == link->version;
 }
 
-inline bool PythonChain::HasSameIdentity(const PyLayout& layout,
-                                         int index) noexcept {
+inline bool PythonChain::HasSameIdentity(const PyLayout& layout, int index,
+                                         uintptr_t code) noexcept {
   if (!has_checked_) checked_ = {};
   has_checked_ = true;
-  const uintptr_t code = CodeOf(At(index).code);
   const size_t place = Checked::PlaceOf(code);
   if (checked_.codes[place] == code) return true;
   if (!IsSameCode(layout, code, identities_[index])) return false;
@@ -137,14 +130,16 @@ template <FrameKind kKind>
 inline bool PythonChain::IsSameWithIdentity(const PyLayout& layout,
                                             int index) noexcept {
   const Link& link = At(index);
+  const uintptr_t code =
+      kKind == FrameKind::kShim ? identities_[index].code : link.there;
   const uintptr_t difference =
       (Load<uintptr_t>(link.frame + layout.frame_instruction) ^
        link.instruction) |
-      (Load<uintptr_t>(link.frame + layout.frame_code) ^ link.code) |
+      (Load<uintptr_t>(link.frame + layout.frame_code) ^ code) |
       (Load<uintptr_t>(link.frame + layout.frame_previous) ^
        At(index - 1).frame) |
       (FlagOf<kKind>(layout, link.frame) ^ flags_[index]);
-  return difference == 0 && HasSameIdentity(layout, index);
+  return difference == 0 && HasSameIdentity(layout, index, CodeOf(code));
 }
 
 bool PythonChain::IsSameWithoutVersion(const PyLayout& layout,
@@ -162,7 +157,7 @@ PythonChain::FirstToDiffer(const Offsets& at, const PyLayout& layout,
     if constexpr (kKind != FrameKind::kShim) {
       if (!IsSameWithIdentity<kKind>(layout, index)) break;
     } else if (__builtin_expect(!LooksSame(at, link), 0)) {
-      if ((link->version & kHasIdentity) == 0) break;
+      if (link->there != AddressOf(kNotThere)) break;
       if (!IsSameWithoutVersion(layout, index)) break;
     }
   }
@@ -240,23 +235,25 @@ template <FrameKind kKind>
   const RawFrame meaning = ReadFrameOf<kKind>(layout, frame);
   Link& link = At(index);
   link.frame = frame;
-  link.code = Load<uintptr_t>(frame + layout.frame_code);
+  link.code = Load<uint32_t>(frame + layout.frame_code);
   link.instruction = Load<uintptr_t>(frame + layout.frame_instruction);
   link.version = kNoVersion;
+  link.there = AddressOf(link.version);
   const Key& outer = KeyAt(index - 1);
   uint64_t where = kAtLoopsEnd;
   uint64_t what = 0;
   if (meaning.role != RawFrame::Role::kEndsLoop) {
     uint64_t version = kNoVersion;
     if constexpr (kKind == FrameKind::kShim) {
-      version = Load<uint32_t>(meaning.code + layout.code_version);
+      link.there = meaning.code + layout.code_version;
+      link.version = Load<uint32_t>(link.there);
+      version = link.version;
     }
-    link.version = version;
     where = Where(meaning.code, meaning.lasti);
     what = version << 1 | meaning.entry;
     if (__builtin_expect(version == kNoVersion, kKind != FrameKind::kShim)) {
       flags_[index] = FlagOf<kKind>(layout, frame);
-      what ^= TakeIdentity(layout, index) << 1;
+      what ^= TakeIdentity<kKind>(layout, index) << 1;
     }
   }
   KeyAt(index) = meaning.role == RawFrame::Role::kHidden
@@ -264,9 +261,14 @@ template <FrameKind kKind>
                      : Around(outer, where, what);
 }
 
+template <FrameKind kKind>
 uint64_t PythonChain::TakeIdentity(const PyLayout& layout, int index) noexcept {
-  identities_[index] = IdentityOf(layout, CodeOf(At(index).code));
-  At(index).version = kHasIdentity;
+  Link& link = At(index);
+  const auto code = Load<uintptr_t>(link.frame + layout.frame_code);
+  identities_[index] = IdentityOf(layout, CodeOf(code));
+  identities_[index].code = code;
+  link.version = kSeeIdentity;
+  link.there = kKind == FrameKind::kShim ? AddressOf(kNotThere) : code;
   return SumOf(identities_[index]);
 }
 

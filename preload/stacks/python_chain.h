@@ -64,8 +64,10 @@ class PythonChain {
   [[nodiscard]] int links_read() const noexcept { return fresh_count_; }
 
  private:
-  // What of a code object's memory tells it from a later one there.
+  // What of a code object's memory tells it from a later one there, where no
+  // version does.
   struct Identity {
+    uintptr_t code;  // as the frame refers to it; from 3.12 on
     uintptr_t name;
     uintptr_t lines;
     uint64_t name_hash;
@@ -77,14 +79,21 @@ class PythonChain {
   // Its caller is the link before it.
   struct Link {
     uintptr_t frame;
-    uintptr_t code;  // as the frame refers to it
     uintptr_t instruction;
-    // The version of the code object; 0 where that says nothing. And above it
-    // kHasIdentity, where a code object has none: see the identity.
-    uint64_t version;
+    // From 3.12 on where `version` lies while it is the same code object; to be
+    // read while the frame refers to that: later its memory may be given back.
+    // Where nothing needs to be looked at it is this link's own version, where
+    // an identity must be, kNotThere. Before 3.12 the code object.
+    uintptr_t there;
+    uint32_t version;
+    // Of the frame's reference to the code object, the lower half: with the
+    // instruction, which from 3.12 on lies in the code object, it is exact.
+    uint32_t code;
   };
   static_assert(sizeof(Link) == 32);
-  static constexpr uint64_t kHasIdentity = uint64_t{1} << 32;
+  static constexpr uint32_t kNoVersion = 0;
+  static constexpr uint32_t kSeeIdentity = 1;
+  static constexpr uint32_t kNotThere = 0;
 
   struct Offsets;
   // Code objects and a file name that were found unchanged in this walk: at the
@@ -123,7 +132,9 @@ class PythonChain {
   bool IsSameWithIdentity(const PyLayout& layout, int link) noexcept;
   DSTRACE_COLD bool IsSameWithoutVersion(const PyLayout& layout,
                                          int link) noexcept;
-  bool HasSameIdentity(const PyLayout& layout, int link) noexcept;
+  bool HasSameIdentity(const PyLayout& layout, int link,
+                       uintptr_t code) noexcept;
+  template <FrameKind kKind>
   DSTRACE_COLD uint64_t TakeIdentity(const PyLayout& layout, int link) noexcept;
   template <FrameKind kKind>
   bool WalkFrom(const PyLayout& layout, uintptr_t frame) noexcept;
