@@ -281,5 +281,20 @@ TEST_F(Stress, KnownStacksAreRecordedWithoutAFutex) {
   EXPECT_GE(clean, 10) << "of 15 times";
 }
 
+// What they write is their own, and the line of their GPU. A store that only
+// several processors would notice ends the program here.
+TEST_F(Stress, KnownStacksWriteNothingThatThreadsShare) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer counts in its own data";
+  for (const char* const stacks : {"none", "python", "full"}) {
+    std::filesystem::remove(path_);
+    setenv("DSTRACE_STACKS", stacks, 1);
+    const std::string seen = Run("private 4000");
+    unsetenv("DSTRACE_STACKS");
+    if (WEXITSTATUS(status_) == 77) GTEST_SKIP() << "no MADV_WIPEONFORK here";
+    EXPECT_EQ(status_, 0) << stacks;
+    EXPECT_EQ(seen, "4000\n") << stacks;
+  }
+}
+
 }  // namespace
 }  // namespace dstrace
