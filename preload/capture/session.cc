@@ -45,6 +45,29 @@ Path WithPid(std::string_view path) noexcept {
   return result;
 }
 
+// Why the file cannot grow.
+runtime::Text<64> Reason(int error) noexcept {
+  const auto say = [](std::string_view reason) {
+    runtime::Text<64> text;
+    text << reason;
+    return text;
+  };
+  switch (error) {
+    case ENOSPC:
+      return say("no space left on the disk");
+    case EDQUOT:
+      return say("the disk quota is used up");
+    case EFBIG:
+      return say("the limit on file sizes, ulimit -f, is reached");
+    case EBADF:
+      return say("the program closed the file");
+    case EIO:
+      return say("input/output error");
+    default:
+      return say("error ") << static_cast<uint64_t>(error);
+  }
+}
+
 }  // namespace
 
 ThreadState* Session::EnterSlow() noexcept {
@@ -210,15 +233,23 @@ void Session::WriteThread(ThreadState& thread) noexcept {
 
 void Session::LoseForSpace() noexcept {
   const runtime::KeepErrno keep_errno;
-  CountLoss(file_.disk_full() ? LossCause::kDiskFull : LossCause::kNoMemory,
-            {});
-  // relaxed: only this flag's own order matters.
-  if (file_.disk_full() &&
-      !said_disk_full_.exchange(true, std::memory_order_relaxed)) {
-    runtime::Say(
-        "trace file is full (disk, quota or size limit); recording "
-        "stops, the program goes on");
+  const int refusal = file_.refusal();
+  if (refusal == 0) {
+    CountLoss(LossCause::kNoMemory, {});
+    return;
   }
+  // relaxed: only this flag's own order matters.
+  if (said_disk_full_.load(std::memory_order_relaxed) ||
+      said_disk_full_.exchange(true, std::memory_order_relaxed)) {
+    CountLoss(LossCause::kDiskFull, {});
+    return;
+  }
+  const auto reason = Reason(refusal);
+  CountLoss(LossCause::kDiskFull, reason.view());
+  runtime::Text<160> message;
+  message << "the trace cannot grow (" << reason.view()
+          << "); events are lost until it can, the program goes on";
+  runtime::Say(message.c_str());
 }
 
 void Session::CountLoss(LossCause cause, std::string_view detail) noexcept {

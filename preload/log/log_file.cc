@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "preload/runtime/diagnostics.h"
@@ -37,7 +38,8 @@ OpenResult LogFile::Open(const char* path, Options options) noexcept {
   if (result != OpenResult::kOk) return result;
   use_mmap_ = options.use_mmap;
   // relaxed: nobody else sees this object yet.
-  disk_full_.store(false, std::memory_order_relaxed);
+  refusal_.store(0, std::memory_order_relaxed);
+  ask_again_.store(0, std::memory_order_relaxed);
   next_sequence_ = 0;
   next_chunk_ = 0;
   checkpointer_ = options.checkpointer;
@@ -47,6 +49,18 @@ OpenResult LogFile::Open(const char* path, Options options) noexcept {
           ? 0
           : std::max<uint64_t>(options.limit_bytes / kChunkBytes, 1);
   return recycler_.Start(limit) ? OpenResult::kOk : OpenResult::kFailed;
+}
+
+bool LogFile::IsStillOurs() noexcept {
+  if (file_.IsOurs()) return true;
+  // relaxed: see refusal().
+  refusal_.store(EBADF, std::memory_order_relaxed);
+  return false;
+}
+
+void LogFile::NoteRefusal() noexcept {
+  // relaxed: see refusal().
+  refusal_.store(file_.refusal(), std::memory_order_relaxed);
 }
 
 bool LogFile::Grow() noexcept {
@@ -68,8 +82,7 @@ uint32_t LogFile::TakePlace() noexcept {
   const uint32_t place = recycler_.TakeFree();
   if (place != Recycler::kNone) return place;
   if (next_chunk_ + kChunkBytes > file_.size() && !Grow()) {
-    // relaxed: see disk_full().
-    disk_full_.store(true, std::memory_order_relaxed);
+    NoteRefusal();
     return Recycler::kNone;
   }
   next_chunk_ += kChunkBytes;
@@ -145,32 +158,47 @@ void LogFile::MakeRoom() noexcept {
 // `take` under the lock; once more where the disk is full before the limit is
 // reached, which then is the limit.
 template <typename Take>
-auto LogFile::WithRoom(ChunkUse use, Take take) noexcept {
+auto LogFile::WithRoom(ChunkUse use, uint64_t now, Take take) noexcept {
+  constexpr uint64_t kPause = 100'000'000;  // ns
+  using Taken = decltype(take());
+  // relaxed: who sees an old value asks once more.
+  if (__builtin_expect(now < ask_again_.load(std::memory_order_relaxed), 0)) {
+    return Taken{};
+  }
   // The limit is set once, before any thread opens a chunk.
   const bool has_limit = recycler_.on();
   for (int attempt = has_limit ? 0 : 1;; ++attempt) {
     if (has_limit && use == ChunkUse::kHistory) MakeRoom();
     const runtime::MutexLock lock(mutex_);
-    auto taken = take();
-    if (taken || attempt > 0 || !disk_full()) return taken;
+    const Taken taken = take();
+    if (taken) {
+      // relaxed: see refusal().
+      refusal_.store(0, std::memory_order_relaxed);
+      return taken;
+    }
+    if (attempt > 0 || refusal() == 0) {
+      // relaxed: as above.
+      ask_again_.store(now + kPause, std::memory_order_relaxed);
+      return taken;
+    }
     recycler_.StopGrowing();
   }
 }
 
 uint8_t* LogFile::OpenChunk(uint32_t thread, uint64_t now,
                             ChunkUse use) noexcept {
-  return WithRoom(use, [&] { return OpenLocked(thread, now, use); });
+  return WithRoom(use, now, [&] { return OpenLocked(thread, now, use); });
 }
 
 bool LogFile::TurnChunk(uint8_t* chunk, uint64_t last_time, uint32_t thread,
                         uint64_t now, ChunkUse use) noexcept {
   return WithRoom(
-      use, [&] { return TurnLocked(chunk, last_time, thread, now, use); });
+      use, now, [&] { return TurnLocked(chunk, last_time, thread, now, use); });
 }
 
 uint8_t* LogFile::OpenLocked(uint32_t thread, uint64_t now,
                              ChunkUse use) noexcept {
-  if (!file_.IsOurs()) return nullptr;
+  if (!IsStillOurs()) return nullptr;
   uint8_t* chunk = nullptr;
   uint32_t place = Recycler::kNone;
   if (use_mmap_) {
@@ -208,7 +236,7 @@ void LogFile::Begin(uint8_t* chunk, uint32_t thread, uint64_t now) noexcept {
 // a reader takes chunks of one sequence number for one.
 bool LogFile::TurnLocked(uint8_t* chunk, uint64_t last_time, uint32_t thread,
                          uint64_t now, ChunkUse use) noexcept {
-  if (!file_.IsOurs()) return false;
+  if (!IsStillOurs()) return false;
   uint32_t place = use_mmap_ ? TakePlace() : recycler_.TakeFree();
   if (use_mmap_ && place == Recycler::kNone) return false;
   if (!(use_mmap_ ? WriteOver(chunk, place, last_time)
@@ -239,8 +267,7 @@ bool LogFile::WriteOver(const uint8_t* chunk, uint32_t place,
       file_.WriteAt(reinterpret_cast<const uint8_t*>(&reserved), kWord, at) &&
       file_.WriteAt(chunk + kWord, kChunkBytes - kWord, at + kWord) &&
       file_.WriteAt(header, sizeof header, at);
-  // relaxed: see disk_full().
-  if (!written) disk_full_.store(true, std::memory_order_relaxed);
+  if (!written) NoteRefusal();
   return written;
 }
 
@@ -256,8 +283,7 @@ bool LogFile::WriteClosed(uint8_t* chunk, uint32_t* place,
   }
   SetLastTime(chunk, 0);  // it is still open
   *place = Recycler::kNone;
-  // relaxed: see disk_full().
-  disk_full_.store(true, std::memory_order_relaxed);
+  NoteRefusal();
   return false;
 }
 

@@ -73,7 +73,9 @@ class LogFile {
   [[nodiscard]] OpenResult Open(const char* path, Options options) noexcept;
 
   // A chunk whose header is in place and whose committed count is 0, or nullptr
-  // when there is no space (`disk_full()`) or no address space for it.
+  // when there is no space (`refusal()`) or no address space for it. Space that
+  // was refused is asked for again 100 ms later (of `now`), not before: what
+  // comes meanwhile costs the program no call of the kernel.
   // With a limit, opening a kHistory chunk may write a checkpoint first.
   [[nodiscard]] uint8_t* OpenChunk(uint32_t thread, uint64_t now,
                                    ChunkUse use = ChunkUse::kHistory) noexcept;
@@ -98,14 +100,19 @@ class LogFile {
   void AbandonInChild() noexcept;
 
   [[nodiscard]] bool crash_proof() const noexcept { return use_mmap_; }
-  [[nodiscard]] bool disk_full() const noexcept {
+  // Why there is no space: an errno, EFBIG where a limit of the process on the
+  // size of files is reached, EBADF where the program closed the file. 0: there
+  // is.
+  [[nodiscard]] int refusal() const noexcept {
     // relaxed: a hint for the message; the lock orders the real decision.
-    return disk_full_.load(std::memory_order_relaxed);
+    return refusal_.load(std::memory_order_relaxed);
   }
 
  private:
   template <typename Take>
-  auto WithRoom(ChunkUse use, Take take) noexcept;
+  auto WithRoom(ChunkUse use, uint64_t now, Take take) noexcept;
+  bool IsStillOurs() noexcept;
+  void NoteRefusal() noexcept;
   uint8_t* OpenLocked(uint32_t thread, uint64_t now, ChunkUse use) noexcept;
   bool TurnLocked(uint8_t* chunk, uint64_t last_time, uint32_t thread,
                   uint64_t now, ChunkUse use) noexcept;
@@ -132,7 +139,8 @@ class LogFile {
   Recycler recycler_;
   PagedFile file_;
   bool use_mmap_ = true;
-  std::atomic<bool> disk_full_{false};
+  std::atomic<int> refusal_{0};
+  std::atomic<uint64_t> ask_again_{0};  // ns, after a refusal
   uint32_t next_sequence_ = 0;
   uint64_t next_chunk_ = 0;  // file offset of the next chunk
 };

@@ -84,13 +84,18 @@ bool PagedFile::IsWithinLimit(uint64_t size) const noexcept {
          limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur;
 }
 
+bool PagedFile::Refuse(int error) noexcept {
+  refusal_ = error;
+  return false;
+}
+
 bool PagedFile::Reserve(uint64_t bytes) noexcept {
-  if (!IsWithinLimit(size_ + bytes)) return false;
+  if (!IsWithinLimit(size_ + bytes)) return Refuse(EFBIG);
   // Real space first where the file system knows how; the writes below are what
   // makes the pages part of the file.
   if (syscall(SYS_fallocate, fd_, FALLOC_FL_KEEP_SIZE, size_, bytes) != 0 &&
       (errno == ENOSPC || errno == EDQUOT)) {
-    return false;
+    return Refuse(errno);
   }
   iovec pages[kPagesPerWrite];
   for (iovec& page : pages) {
@@ -103,6 +108,7 @@ bool PagedFile::Reserve(uint64_t bytes) noexcept {
     const ssize_t written = WritePages(fd_, pages, count, size_);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0 || written % static_cast<ssize_t>(kPageBytes) != 0) {
+      Refuse(written < 0 ? errno : ENOSPC);
       CutTo(size_);  // to the last whole page: a cut one is not a valid field
       return false;
     }
@@ -114,13 +120,13 @@ bool PagedFile::Reserve(uint64_t bytes) noexcept {
 bool PagedFile::WriteAt(const uint8_t* from, size_t bytes,
                         uint64_t offset) noexcept {
   // The program may have lowered the limit below what is reserved.
-  if (!IsWithinLimit(offset + bytes)) return false;
+  if (!IsWithinLimit(offset + bytes)) return Refuse(EFBIG);
   size_t done = 0;
   while (done < bytes) {
     const ssize_t written =
         Write(fd_, from + done, bytes - done, offset + done);
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
+    if (written <= 0) return Refuse(written < 0 ? errno : ENOSPC);
     done += static_cast<size_t>(written);
   }
   return true;

@@ -37,6 +37,9 @@ class PagedFile {
   // Reserved pages at the end. False: there is no space for all of them; those
   // there is space for are there.
   [[nodiscard]] bool Reserve(uint64_t bytes) noexcept;
+  // Why the last of Reserve(), Append() and WriteAt() that failed did: an
+  // errno; EFBIG at a limit of the process on the size of files.
+  [[nodiscard]] int refusal() const noexcept { return refusal_; }
   // Whole, or not at all.
   [[nodiscard]] bool Append(const uint8_t* from, size_t bytes) noexcept;
   [[nodiscard]] bool WriteAt(const uint8_t* from, size_t bytes,
@@ -51,11 +54,13 @@ class PagedFile {
 
  private:
   [[nodiscard]] bool IsWithinLimit(uint64_t size) const noexcept;
+  bool Refuse(int error) noexcept;
 
   int fd_ = -1;
   uint64_t device_ = 0;
   uint64_t inode_ = 0;
   uint64_t size_ = 0;
+  int refusal_ = 0;
 };
 
 }  // namespace dstrace::log

@@ -2,6 +2,7 @@
 """No room or no right to write: the program runs to its own end, and one line
 on stderr says what happened."""
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -33,6 +34,11 @@ class Disk(harness.EndToEnd):
         for word in words:
             self.assertIn(word, lines[0])
 
+    def assert_lost(self, run, why):
+        report = self.report(run.logs[0])
+        self.assertEqual(report.returncode, 0, report.stderr)
+        self.assertRegex(report.stdout, r"LOST: [0-9,]+ x disk_full \(%s\)" % re.escape(why))
+
     def test_a_directory_that_does_not_exist(self):
         run = self.run_workload("pairs", 5000, DSTRACE_OUTPUT="/nowhere/at/all/run.pb")
         self.assert_one_line(run, "/nowhere/at/all/run.pb")
@@ -62,13 +68,13 @@ class Disk(harness.EndToEnd):
             UNSHARE + ["sh", "-c", script, "sh", small, harness.PRELOAD, harness.WORKLOAD, kept],
             LD_PRELOAD=None)
 
-        self.assert_one_line(run)
+        self.assert_one_line(run, "no space left on the disk")
         trace = trace_reader.read_trace(kept)
         self.assertGreater(len(trace.allocations()), 1000)
         self.assertLess(len(trace.allocations()), 60000)
         report = self.report(kept)
         self.assertEqual(report.returncode, 0, report.stderr)
-        self.assertRegex(report.stdout, r"(?i)disk[ _]full|full disk|lost")
+        self.assertRegex(report.stdout, r"LOST: [0-9,]+ x disk_full \(no space left on the disk\)")
 
     def test_a_file_size_limit_does_not_kill_the_program(self):
         def limit():
@@ -79,7 +85,14 @@ class Disk(harness.EndToEnd):
             preexec_fn=limit, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, universal_newlines=True, timeout=harness.TIMEOUT)
 
-        self.assert_one_line(harness.Run(process, self.directory))
+        run = harness.Run(process, self.directory)
+        self.assert_one_line(run, "ulimit -f")
+        self.assert_lost(run, "the limit on file sizes, ulimit -f, is reached")
+
+    def test_a_program_that_closes_the_trace_is_told_so(self):
+        run = self.run_workload("closed", 60000)
+        self.assert_one_line(run, "the program closed the file")
+        self.assert_lost(run, "the program closed the file")
 
 
 if __name__ == "__main__":

@@ -157,6 +157,13 @@ int Forever(uint64_t, int threads) {
   return 0;
 }
 
+// As daemons do, whatever the descriptors are.
+void Closed(uint64_t count) {
+  Pairs(1, 0);
+  for (int fd = STDERR_FILENO + 1; fd < 4096; ++fd) close(fd);
+  Pairs(count, 0);
+}
+
 // Waits with the log open until stdin is closed.
 int Hold(uint64_t count) {
   Pairs(count, 0);
@@ -178,6 +185,7 @@ int Run(std::string_view mode, uint64_t count, int threads) {
   if (mode == "exec") return Exec(count);
   if (mode == "forever") return Forever(count, threads);
   if (mode == "hold") return Hold(count);
+  if (mode == "closed") return Closed(count), 0;
   Pairs(count, 0);
   return Die(mode);
 }

@@ -118,13 +118,35 @@ TEST_F(LogFileTest, AFileSizeLimitIsAnErrorAndNotASignal) {
       if (log.OpenChunk(1, 1) == nullptr) _exit(2);
     }
     if (log.OpenChunk(1, 1) != nullptr) _exit(3);
-    _exit(log.disk_full() ? 0 : 4);
+    _exit(log.refusal() == EFBIG ? 0 : 4);
   }
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_EQ(Read().chunk_size(), 3);
+}
+
+TEST_F(LogFileTest, SpaceThatWasRefusedIsAskedForAgainLaterAndNotAtOnce) {
+  constexpr uint64_t kPause = 100'000'000;
+  const pid_t child = fork();
+  if (child == 0) {
+    rlimit limit{wire::kChunkBytes + 100, RLIM_INFINITY};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    LogFile log;
+    if (log.Open(path_.c_str(), {}) != OpenResult::kOk) _exit(1);
+    if (log.OpenChunk(1, 1) == nullptr) _exit(2);
+    if (log.OpenChunk(1, 10) != nullptr) _exit(3);
+    limit.rlim_cur = RLIM_INFINITY;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    if (log.OpenChunk(1, 9 + kPause) != nullptr) _exit(4);
+    if (log.refusal() != EFBIG) _exit(5);
+    if (log.OpenChunk(1, 10 + kPause) == nullptr) _exit(6);
+    _exit(log.refusal() == 0 ? 0 : 7);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << WEXITSTATUS(status);
 }
 
 TEST_F(LogFileTest, WithoutMmapOnlyClosedChunksAreInTheFile) {

@@ -180,10 +180,14 @@ TEST_F(TurnTest, AWriteThatFailsCostsNoPlace) {
   uint8_t* const chunk = log.OpenChunk(1, 10);
   Fill(chunk, 'a');
   g_moment = Moment::kFails;
-  for (int i = 0; i < 100; ++i) EXPECT_FALSE(log.TurnChunk(chunk, 20, 1, 30));
+  constexpr uint64_t kLongAfter = 1'000'000'000;  // so that it is asked again
+  for (uint64_t i = 0; i < 100; ++i) {
+    EXPECT_FALSE(log.TurnChunk(chunk, 20, 1, 30 + i * kLongAfter));
+    EXPECT_EQ(log.refusal(), EIO);
+  }
   g_moment = Moment::kNever;
   EXPECT_LE(std::filesystem::file_size(path_), 2 * wire::kChunkBytes);
-  ASSERT_TRUE(log.TurnChunk(chunk, 20, 1, 30));
+  ASSERT_TRUE(log.TurnChunk(chunk, 20, 1, 30 + 100 * kLongAfter));
   EXPECT_EQ(Payloads().at(0), Full('a'));
 }
 
@@ -265,7 +269,7 @@ TEST_F(TurnTest, AFullDiskLeavesTheChunkAsItWas) {
     if (!log.TurnChunk(chunk, 20, 1, 30)) _exit(2);
     Fill(chunk, 'b');
     if (log.TurnChunk(chunk, 40, 1, 50)) _exit(3);
-    if (!log.disk_full()) _exit(4);
+    if (log.refusal() != EFBIG) _exit(4);
   });
   EXPECT_FALSE(killed);
   const auto found = Payloads();
