@@ -6,12 +6,9 @@
 //   stress_program threads THREADS EVENTS ORACLE
 //   stress_program stacks COUNT
 //   stress_program futex EVENTS
-//   stress_program private EVENTS
-#include <link.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
@@ -25,7 +22,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <iterator>
 #include <latch>
 #include <map>
@@ -33,7 +29,6 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "tests/fakes/c10.h"
@@ -249,74 +244,6 @@ int Futexes(int events) {
   _exit(0);  // join() would use futex
 }
 
-// --- nothing that threads share is written on the hit path -------------------
-
-struct Segment {  // of libdstrace.so, writable
-  uintptr_t begin = 0;
-  uintptr_t end = 0;
-};
-
-int FindSegment(dl_phdr_info* module, size_t, void* argument) {
-  if (std::string_view(module->dlpi_name).find("libdstrace.so") ==
-      std::string_view::npos) {
-    return 0;
-  }
-  auto* const found = static_cast<Segment*>(argument);
-  for (int i = 0; i < module->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& header = module->dlpi_phdr[i];
-    if (header.p_type != PT_LOAD || (header.p_flags & PF_W) == 0) continue;
-    found->begin = module->dlpi_addr + header.p_vaddr;
-    found->end = found->begin + header.p_memsz;
-  }
-  return 1;
-}
-
-// Makes the library's own data read-only, but for the page that a child finds
-// zeroed ("wf"): there each GPU has its line. False: there is no such page.
-bool ProtectShared(const Segment& segment) {
-  std::ifstream maps("/proc/self/smaps");
-  uintptr_t begin = 0;
-  uintptr_t end = 0;
-  bool has_page = false;
-  std::vector<std::pair<uintptr_t, uintptr_t>> shared;
-  for (std::string line; std::getline(maps, line);) {
-    uintptr_t from = 0;
-    uintptr_t to = 0;
-    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &from, &to) == 2) {
-      begin = from;
-      end = to;
-    }
-    if (line.rfind("VmFlags:", 0) != 0 || end <= segment.begin ||
-        begin >= segment.end || line.find(" wr") == std::string::npos) {
-      continue;
-    }
-    const bool is_page = line.find(" wf") != std::string::npos;
-    has_page |= is_page;
-    if (!is_page) shared.emplace_back(begin, end);
-  }
-  for (const auto& [from, to] : shared) {
-    if (mprotect(reinterpret_cast<void*>(from), to - from, PROT_READ) != 0) {
-      return false;
-    }
-  }
-  return has_page && !shared.empty();
-}
-
-// Ends by SIGSEGV where an event stores into what all threads read.
-int Private(int events) {
-  Segment segment;
-  dl_iterate_phdr(FindSegment, &segment);
-  // The first ones begin the second chunk, and end in the middle of it. Called
-  // from one place: the stacks are the same.
-  for (const int count : {12000, events}) {
-    if (count == events && !ProtectShared(segment)) return 77;
-    Hits(count, 0);
-  }
-  std::printf("%d\n", events);
-  std::fflush(stdout);
-  return static_cast<int>(syscall(SYS_exit_group, 0));  // an end is recorded
-}
-
 }  // namespace
 
 extern "C" {
@@ -340,6 +267,5 @@ int main(int argc, char** argv) {
   }
   if (mode == "stacks") return Stacks(static_cast<uint64_t>(count));
   if (mode == "futex") return Futexes(count);
-  if (mode == "private") return Private(count);
   return 2;
 }
