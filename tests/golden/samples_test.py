@@ -18,8 +18,8 @@ import unittest
 REPORT = sys.argv.pop(1) if len(sys.argv) > 1 else ""
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GOLDEN = os.path.join(ROOT, "tests", "golden", "samples")
-SAMPLES = ("torch_training", "torch_training_nccl", "zero3_mics_load", "zero3_mics_initialize",
-           "zero3_current_offload")
+SAMPLES = ("torch_training", "torch_expandable", "cuda_graphs", "torch_training_nccl", "zero3_mics_load",
+           "zero3_mics_initialize", "zero3_current_offload")
 # Its timeline alone has megabytes.
 TOO_LONG = {("zero3_current_offload", "json")}
 FORMATS = {"txt": ("--format", "text"), "json": ("--format", "json", "--top", "12"), "folded": ("--format", "folded")}
