@@ -52,8 +52,11 @@ printf '%-28s ' ctest
 if ! ctest --test-dir "$build" -j 2 --timeout 300 --output-on-failure --no-tests=error \
   "${ctest_options[@]}" >"$logs/ctest.log" 2>&1; then
   echo "FAILED, from $logs/ctest.log:"
-  grep -E '\*\*\*(Failed|Timeout|Exception|Not Run)|Subprocess' "$logs/ctest.log" | head -n 20 || true
-  tail -n 60 "$logs/ctest.log"
+  # What each failed test said, the end of it, and which they were.
+  awk '/\*\*\*(Failed|Timeout|Exception|Not Run)|Subprocess/ { failed = 1; lines = 0 }
+       /^ +Start +[0-9]+: /  { failed = 0 }
+       failed && ++lines <= 60 { print substr($0, 1, 400) }' "$logs/ctest.log" | head -n 300
+  sed -n '/tests passed, .* tests failed/,$p' "$logs/ctest.log"
   exit 1
 fi
 printf 'ok  %4d s\n' $((SECONDS - start))
