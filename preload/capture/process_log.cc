@@ -5,6 +5,7 @@
 #include "preload/runtime/event_clock.h"
 #include "preload/runtime/memory.h"
 #include "proto/wire/records.h"
+#include "proto/wire/slots.h"
 
 namespace dstrace::capture {
 

@@ -25,7 +25,7 @@
 #include "preload/runtime/hot.h"
 #include "proto/wire/encoder.h"
 #include "proto/wire/layout.h"
-#include "proto/wire/records.h"
+#include "proto/wire/tensor_record.h"
 
 namespace dstrace::log {
 

@@ -14,83 +14,9 @@
 
 #include "proto/wire/encoder.h"
 #include "proto/wire/layout.h"
+#include "proto/wire/tensor_record.h"
 
 namespace dstrace::wire {
-
-// A block named in full (a literal), or by its slot in the chunk's dictionary.
-struct BlockRef {
-  uint32_t slot_plus_one = 0;  // 0: literal
-  int64_t address_delta = 0;   // to the literal before, in the same chunk
-  uint64_t size = 0;
-  uint32_t device = 0;  // type << 8 | index
-  // The literal's device is that of the one before, and `address_delta` and
-  // `size` are multiples of kShortLiteralUnit: neither device nor low bits are
-  // written.
-  bool is_short = false;
-};
-
-// Bytes. torch's CUDA allocator rounds every block to it (kMinBlockSize in
-// c10/cuda/CUDACachingAllocator.h).
-inline constexpr int kShortLiteralShift = 9;
-inline constexpr uint64_t kShortLiteralUnit = uint64_t{1} << kShortLiteralShift;
-
-// Upper bound of a tuple record: tag, length, seven varints.
-inline constexpr size_t kMaxTupleBytes = 2 + 7 * kMaxVarintBytes;
-// Of a tensor's: tag, length, time, stack, and a block named in full.
-inline constexpr size_t kMaxTensorBytes =
-    2 + kMaxVarintBytes + 5 + (1 + 2 * kMaxVarintBytes + 5);
-
-// Small records are tuples: a tag, a length of one byte, then
-// varints. PutTuple needs room for the longest tuple, however short this one
-// is. It returns one past the last byte.
-inline uint8_t* PutTuple(uint8_t* at, RecordField field, const uint64_t* values,
-                         const uint64_t* end) noexcept {
-  at = WriteVarint(at, MakeTag(static_cast<uint32_t>(field), WireType::kLen));
-  uint8_t* const body = ++at;
-  for (; values != end; ++values) at = WriteVarint(at, *values);
-  body[-1] = static_cast<uint8_t>(at - body);
-  return at;
-}
-
-// The varints that name a block.
-inline uint8_t* WriteBlock(uint8_t* at, const BlockRef& block) noexcept {
-  at = WriteVarint(at, block.slot_plus_one);
-  if (block.slot_plus_one != 0) return at;
-  if (block.is_short) {
-    at = WriteVarint(at, ZigZag(block.address_delta >> kShortLiteralShift));
-    return WriteVarint(at, block.size >> kShortLiteralShift);
-  }
-  at = WriteVarint(at, ZigZag(block.address_delta));
-  at = WriteVarint(at, block.size);
-  return WriteVarint(at, block.device);
-}
-
-// A tensor's record, of at most kMaxTensorBytes; `stack` is not written for a
-// free.
-inline uint8_t* WriteTensor(uint8_t* at, bool is_alloc, uint64_t time,
-                            uint32_t stack, const BlockRef& block) noexcept {
-  const auto field = static_cast<uint32_t>(is_alloc ? RecordField::kTensorAlloc
-                                                    : RecordField::kTensorFree);
-  *at = static_cast<uint8_t>(MakeTag(field, WireType::kLen));
-  uint8_t* const body = at + 2;
-  at = WriteVarint(body, time);
-  if (is_alloc) at = WriteVarint(at, stack);
-  at = WriteBlock(at, block);
-  body[-1] = static_cast<uint8_t>(at - body);
-  return at;
-}
-
-namespace internal {
-
-template <size_t kCount>
-void PutTuple(Encoder& out, RecordField field,
-              const uint64_t (&values)[kCount]) noexcept {
-  out.Direct(kMaxTupleBytes, [&values, field](uint8_t* at) {
-    return wire::PutTuple(at, field, values, values + kCount);
-  });
-}
-
-}  // namespace internal
 
 inline void PutStreamEvent(Encoder& out, uint64_t time, uint64_t kind,
                            uint64_t event, uint64_t stream) noexcept {
@@ -368,24 +294,6 @@ inline void PutLiveEvent(Encoder& out, uint32_t thread,
   out.End(body);
 }
 
-// History whose `start` is an aligned word that is stored to in place:
-//   D2 01 | length, 4 bytes | 11 <limit, 8 bytes> | 09 <start, 8 bytes>
-inline constexpr size_t kHistorySlotBytes = 24;
-inline constexpr size_t kHistorySlotStart = 16;  // offset of `start`
-
-// `out` must stand at an address that is a multiple of eight.
-inline void PutHistorySlot(Encoder& out, uint64_t limit) noexcept {
-  uint8_t slot[kHistorySlotBytes] = {};
-  constexpr uint32_t kTag =
-      MakeTag(static_cast<uint32_t>(RecordField::kHistory), WireType::kLen);
-  PutPaddedVarint(slot, kTag, 2);
-  PutPaddedVarint(slot + 2, kHistorySlotBytes - 6, 4);
-  slot[6] = MakeTag(2, WireType::kFixed64);
-  std::memcpy(slot + 7, &limit, sizeof limit);
-  slot[15] = MakeTag(1, WireType::kFixed64);
-  out.Raw(slot, sizeof slot);
-}
-
 // Names what was lost; the count is in the cause's slot.
 inline void PutLossDetail(Encoder& out, uint32_t cause,
                           std::string_view detail) noexcept {
@@ -393,33 +301,6 @@ inline void PutLossDetail(Encoder& out, uint32_t cause,
   out.Uint(1, cause);
   out.Bytes(3, detail);
   out.End(body);
-}
-
-// Exactly `bytes` bytes (3 to 130) that mean nothing.
-inline void PutPadding(Encoder& out, size_t bytes) noexcept {
-  out.Tag(static_cast<uint32_t>(RecordField::kPadding), WireType::kLen);
-  out.RawVarint(bytes - 3);
-  for (size_t i = 3; i < bytes; ++i) {
-    const uint8_t zero = 0;
-    out.Raw(&zero, 1);
-  }
-}
-
-// One loss slot is Loss{cause, count} whose count is an aligned word that is
-// added to in place:
-//   5A 8C 80 00 | 08 <cause, 2 bytes> | 11 <count, 8 bytes>
-inline constexpr size_t kLossSlotBytes = 16;
-inline constexpr size_t kLossSlotCount = 8;  // offset of the count
-
-// `out` must stand at an address that is a multiple of eight.
-inline void PutLossSlot(Encoder& out, uint32_t cause) noexcept {
-  uint8_t slot[kLossSlotBytes] = {};
-  slot[0] = MakeTag(static_cast<uint32_t>(RecordField::kLoss), WireType::kLen);
-  PutPaddedVarint(slot + 1, kLossSlotBytes - 4, 3);
-  slot[4] = MakeTag(1, WireType::kVarint);
-  PutPaddedVarint(slot + 5, cause, 2);
-  slot[7] = MakeTag(2, WireType::kFixed64);
-  out.Raw(slot, sizeof slot);
 }
 
 }  // namespace dstrace::wire

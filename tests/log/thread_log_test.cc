@@ -15,6 +15,8 @@
 #include <tuple>
 #include <vector>
 
+#include "proto/wire/records.h"
+
 namespace dstrace::log {
 namespace {
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "proto/trace.pb.h"
+#include "proto/wire/slots.h"
 
 namespace dstrace::wire {
 namespace {
