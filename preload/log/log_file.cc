@@ -177,8 +177,8 @@ auto LogFile::WithRoom(ChunkUse use, uint64_t now, Take take) noexcept {
       return taken;
     }
     if (attempt > 0 || refusal() == 0) {
-      // relaxed: as above.
-      ask_again_.store(now + kPause, std::memory_order_relaxed);
+      // With a limit the next one to ask may make room. relaxed: as above.
+      if (!has_limit) ask_again_.store(now + kPause, std::memory_order_relaxed);
       return taken;
     }
     recycler_.StopGrowing();

@@ -73,9 +73,9 @@ class LogFile {
   [[nodiscard]] OpenResult Open(const char* path, Options options) noexcept;
 
   // A chunk whose header is in place and whose committed count is 0, or nullptr
-  // when there is no space (`refusal()`) or no address space for it. Space that
-  // was refused is asked for again 100 ms later (of `now`), not before: what
-  // comes meanwhile costs the program no call of the kernel.
+  // when there is no space (`refusal()`) or no address space for it. Without a
+  // limit, what was refused is asked for again 100 ms later (of `now`), not
+  // before: what comes meanwhile costs the program no call of the kernel.
   // With a limit, opening a kHistory chunk may write a checkpoint first.
   [[nodiscard]] uint8_t* OpenChunk(uint32_t thread, uint64_t now,
                                    ChunkUse use = ChunkUse::kHistory) noexcept;
