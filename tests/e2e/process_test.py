@@ -32,6 +32,21 @@ class Recording(harness.EndToEnd):
         self.assertEqual(times, sorted(times))
         self.assertEqual([loss for loss in trace.losses if loss["count"]], [])
 
+    def test_every_tensor_is_in_the_log_however_few_there_are(self):
+        for events in (0, 40, 5000):  # before the payload has any, and after it took many over
+            run = self.run_program([os.environ["E2E_TENSORS_PROGRAM"], str(events)])
+            self.assertEqual((run.status, run.stderr), (0, ""))
+            live = {}
+            for tensor in self.only_trace(run).tensors:
+                if tensor["kind"] == "alloc":
+                    self.assertNotIn(tensor["address"], live)
+                    live[tensor["address"]] = tensor["size"]
+                else:
+                    self.assertEqual(live.pop(tensor["address"]), tensor["size"])
+            self.assertGreater(len(live), 0)
+            self.assertEqual(sum(live.values()), int(run.stdout.split()[0]))
+            os.unlink(run.logs[0])
+
     def test_the_header_says_whose_log_it_is(self):
         run = self.run_workload("pairs", 1, RANK=3, LOCAL_RANK=1, WORLD_SIZE=8)
 

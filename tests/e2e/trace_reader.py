@@ -199,6 +199,27 @@ class ChunkReader:
                 name = RECORDS[number]
                 self.add(name, decode(self.data, value[0], value[1], MESSAGES[name]))
 
+        self.read_recent()
+
+    def read_recent(self):
+        """The tensors that the payload has not taken over: one row of slots."""
+        row = []
+        for at in range(self.chunk["recent"][0], self.chunk["recent"][1], 32):
+            slot = struct.unpack_from("<QQqIHH", self.data, at)
+            if slot[5] == self.chunk["committed"] + 1:
+                row.append(slot)
+            elif row:
+                break
+        for time, address, size, stack, device, _ in row:
+            self.time = max(self.time, time)
+            self.add_tensor(size > 0, stack if size > 0 else 0, (address, abs(size), device))
+
+    def add_tensor(self, is_alloc, stack, block):
+        address, size, device = block
+        self.trace.tensors.append({
+            "kind": "alloc" if is_alloc else "free", "time": self.time, "thread": self.thread,
+            "stack": stack, "address": address, "size": size, "device": device})
+
     def add_tuple(self, number, span):
         at, values = span[0], []
         while at < span[1]:
@@ -208,11 +229,8 @@ class ChunkReader:
         if number == STREAM_EVENT:
             return
         is_alloc = number == TENSOR_ALLOC
-        address, size, device = self.block(values[2:] if is_alloc else values[1:])
-        self.trace.tensors.append({
-            "kind": "alloc" if is_alloc else "free", "time": self.time,
-            "thread": self.thread, "stack": values[1] if is_alloc else 0,
-            "address": address, "size": size, "device": device})
+        block = self.block(values[2:] if is_alloc else values[1:])
+        self.add_tensor(is_alloc, values[1] if is_alloc else 0, block)
 
     def block(self, values):
         """A slot of the chunk's dictionary, or a block named in full."""
@@ -255,9 +273,9 @@ class ChunkReader:
 
 def read_chunk(data, start, end):
     chunk = {"committed": 0, "thread": 0, "sequence": 0, "first_time": 0, "last_time": 0,
-             "payload": (start, start)}
+             "payload": (start, start), "recent": (start, start)}
     names = {16: "committed", 2: "thread", 3: "sequence", 4: "first_time", 5: "last_time",
-             6: "payload"}
+             6: "payload", 17: "recent"}
     for number, _, value in fields(data, start, end):
         if number in names:
             chunk[names[number]] = value
