@@ -86,8 +86,9 @@ class PythonChain {
     // an identity must be, kNotThere. Before 3.12 the code object.
     uintptr_t there;
     uint32_t version;
-    // Of the frame's reference to the code object, the lower half: with the
-    // instruction, which from 3.12 on lies in the code object, it is exact.
+    // Of the frame's reference to the code object, the lower half. With the
+    // instruction it is exact: from 3.12 on that lies in the code object (or,
+    // in free-threaded 3.14, in a copy that ends with it).
     uint32_t code;
   };
   static_assert(sizeof(Link) == 32);

@@ -90,6 +90,18 @@ TEST_F(TraceReaderTest, RecentTensorsFollowThePayload) {
   EXPECT_THAT(reader->facts().notes, IsEmpty());
 }
 
+TEST_F(TraceReaderTest, RecentTensorsOfAnOlderFileAreSixteenAtMost) {
+  TraceBuilder trace;
+  trace.set_recent_slots(16);
+  for (uint64_t i = 1; i <= 16; ++i) {
+    trace.thread(7).Recent(trace.At(i), 0, 0x1000 * i, 512);
+  }
+
+  const auto events = Events(*Open(trace.Bytes()));
+  ASSERT_EQ(events.size(), 16u);
+  EXPECT_EQ(events.back(), "16 7 alloc 10000+512 device 100 stack 0");
+}
+
 TEST_F(TraceReaderTest, ARecentTensorOfAnotherBatchDoesNotCount) {
   TraceBuilder trace;
   trace.thread(7).Alloc(trace.At(10), 0, 0x1000, 512);

@@ -2,7 +2,6 @@
 #include "preload/log/thread_log.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -16,28 +15,20 @@
 #include <vector>
 
 #include "proto/wire/records.h"
+#include "tests/log/log_fixture.h"
 
 namespace dstrace::log {
 namespace {
 
-class ThreadLogTest : public testing::Test {
+class ThreadLogTest : public LogFixture {
  protected:
   ThreadLogTest() {
-    char folder[] = "/tmp/dstrace_log_XXXXXX";
-    folder_ = mkdtemp(folder);
-    path_ = folder_ + "/run.pb";
     EXPECT_EQ(file_.Open(path_.c_str(), {}), OpenResult::kOk);
     log_ = std::make_unique<ThreadLog>();
     log_->AdoptBy(1);
   }
-  ~ThreadLogTest() override {
-    log_->Close(file_);
-    unlink(path_.c_str());
-    rmdir(folder_.c_str());
-  }
+  ~ThreadLogTest() override { log_->Close(file_); }
 
-  std::string folder_;
-  std::string path_;
   LogFile file_;
   std::unique_ptr<ThreadLog> log_;
 };

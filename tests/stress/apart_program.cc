@@ -111,11 +111,15 @@ void Protect(const std::vector<Mapping>& mappings, int mode) {
 // program's data.
 std::vector<Mapping> Others() {
   std::vector<Mapping> others;
+  bool has_wiped = false;
   for (const Mapping& m : Mappings()) {
+    has_wiped |= m.is_wiped;
     bool is_own = m.Holds(g_pages) || m.Holds(g_signal_stack) || m.is_wiped;
     for (const void* const stack : g_stacks) is_own |= m.Holds(stack);
     if (m.writable && !is_own) others.push_back(m);
   }
+  // This kernel has no MADV_WIPEONFORK: which page it is cannot be told.
+  if (!has_wiped) syscall(SYS_exit_group, 77);
   return others;
 }
 
@@ -129,8 +133,10 @@ std::vector<Mapping> Others() {
   }
 }
 
-// The pages, with the names of what is mapped there.
-std::vector<std::pair<uintptr_t, std::string>> Watched(int events, int thread) {
+// Pages, with the names of what is mapped there.
+using Pages = std::vector<std::pair<uintptr_t, std::string>>;
+
+Pages Watched(int events, int thread) {
   std::vector<Mapping> others;
   // Called from one place: the stacks are the same.
   for (const bool is_watched : {false, true}) {
@@ -144,7 +150,7 @@ std::vector<std::pair<uintptr_t, std::string>> Watched(int events, int thread) {
   }
   const int written = g_count;
   Protect(others, PROT_READ | PROT_WRITE);
-  std::vector<std::pair<uintptr_t, std::string>> pages;
+  Pages pages;
   for (int i = 0; i < written; ++i) {
     for (const Mapping& m : others) {
       if (m.Holds(reinterpret_cast<void*>(g_pages[i]))) {
@@ -186,8 +192,6 @@ class Turns {
   std::vector<Pipe> go_;
   Pipe back_;
 };
-
-using Pages = std::vector<std::pair<uintptr_t, std::string>>;
 
 std::vector<Pages> WatchAll(int threads, int events) {
   std::vector<Pages> pages(static_cast<size_t>(threads));

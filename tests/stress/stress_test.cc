@@ -290,10 +290,11 @@ TEST_F(Stress, ThreadsOfDifferentGpusWriteNoPageInCommon) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer counts in its own data";
   for (const std::string stacks : {"none", "python", "full"}) {
     std::filesystem::remove(path_);
-    EXPECT_EQ(RunProgram(APART_PROGRAM " 16 3000", "DSTRACE_STACKS=" + stacks),
-              "0 shared, each wrote its own\n")
-        << stacks;
+    const std::string seen =
+        RunProgram(APART_PROGRAM " 16 3000", "DSTRACE_STACKS=" + stacks);
+    if (WEXITSTATUS(status_) == 77) GTEST_SKIP() << "no MADV_WIPEONFORK here";
     EXPECT_EQ(status_, 0) << stacks;
+    EXPECT_EQ(seen, "0 shared, each wrote its own\n") << stacks;
   }
 }
 

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kChunkBytes = 65536;
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kPayloadBytes = kChunkBytes - 46;
-constexpr size_t kRecentBytes = 2048;
+constexpr size_t kSlotBytes = 32;
 constexpr size_t kDictionarySlots = 4096;
 
 [[noreturn]] void Die(const char* why) {
@@ -343,9 +343,10 @@ std::string TraceBuilder::Serialize(bool compact) const {
     if (chunk->recent.empty()) {  // as files from before there was `recent`
       whole += Padded(kPayloadBytes) + chunk->payload;
     } else {
-      whole += Padded(kPayloadBytes - kRecentBytes - 4) + chunk->payload;
-      whole.resize(kChunkBytes - kRecentBytes - 4);
-      whole += std::string("\x8a\x01\x80\x10", 4) + chunk->recent;
+      const size_t recent = recent_slots_ * kSlotBytes;
+      whole += Padded(kPayloadBytes - recent - 4) + chunk->payload;
+      whole.resize(kChunkBytes - recent - 4);
+      whole += "\x8a\x01" + Varint(recent) + chunk->recent;
     }
     whole.resize(kChunkBytes);
     out += whole;

@@ -93,6 +93,9 @@ class TraceBuilder {
 
   ThreadBuilder& thread(uint32_t tid);
 
+  // 64, as the writer has; older files have 16.
+  void set_recent_slots(size_t slots) { recent_slots_ = slots; }
+
   // Definitions, in the first thread's chunk. Each returns the new id.
   uint32_t String(const std::string& value);
   uint32_t Module(const std::string& path);
@@ -125,6 +128,7 @@ class TraceBuilder {
   uint32_t frames_ = 0;
   uint32_t stacks_ = 0;
   uint32_t sequence_ = 0;
+  size_t recent_slots_ = 64;
 };
 
 // Writes `bytes` as a file; aborts when it cannot.
