@@ -16,9 +16,14 @@ namespace {
 using wire::kChunkBytes;
 
 // Growth doubles with the file between these bounds, so that a short run leaves
-// a small file and a long one asks the file system rarely.
+// a small file. Larger steps would save nothing: all threads wait for the one
+// that writes them, and the pages have left the processor's cache when they are
+// filled (docs/design/0009-one-mapping-a-thread.md).
 constexpr uint64_t kMinGrowth = kChunkBytes;
-constexpr uint64_t kMaxGrowth = 4 << 20;
+constexpr uint64_t kMaxGrowth = 256 << 10;
+// The disk is asked for more at once: on a network file system that is a
+// message.
+constexpr uint64_t kMaxAhead = 1 << 20;
 
 void SetLastTime(uint8_t* chunk, uint64_t time) noexcept {
   // release: who reads the last time sees every record of the chunk.
@@ -65,13 +70,14 @@ void LogFile::NoteRefusal() noexcept {
 
 bool LogFile::Grow() noexcept {
   const uint64_t size = file_.size();
-  uint64_t growth =
-      std::clamp(size / kChunkBytes * kChunkBytes, kMinGrowth, kMaxGrowth);
-  growth = std::min(growth, recycler_.GrowthLeft(size));
+  const uint64_t ahead = std::min(
+      std::clamp(size / kChunkBytes * kChunkBytes, kMinGrowth, kMaxAhead),
+      recycler_.GrowthLeft(size));
+  uint64_t growth = std::min(ahead, kMaxGrowth);
   // A nearly full disk may still have room for less.
   for (; growth >= kMinGrowth;
        growth = growth / 2 / kChunkBytes * kChunkBytes) {
-    if (file_.Reserve(growth)) return true;
+    if (file_.Reserve(growth, ahead)) return true;
     if (next_chunk_ + kChunkBytes <= file_.size()) return true;
   }
   return false;
@@ -258,14 +264,11 @@ bool LogFile::TurnLocked(uint8_t* chunk, uint64_t last_time, uint32_t thread,
 bool LogFile::WriteOver(const uint8_t* chunk, uint32_t place,
                         uint64_t last_time) noexcept {
   const uint64_t at = uint64_t{place} * kChunkBytes;
-  const uint64_t reserved = wire::ReservedChunkWord();
-  constexpr size_t kWord = sizeof reserved;
   uint8_t header[wire::kPayloadOffset];
   std::memcpy(header, chunk, sizeof header);
   std::memcpy(header + wire::kLastTimeOffset, &last_time, sizeof last_time);
   const bool written =
-      file_.WriteAt(reinterpret_cast<const uint8_t*>(&reserved), kWord, at) &&
-      file_.WriteAt(chunk + kWord, kChunkBytes - kWord, at + kWord) &&
+      file_.WriteBehind(wire::ReservedChunkWord(), chunk, kChunkBytes, at) &&
       file_.WriteAt(header, sizeof header, at);
   if (!written) NoteRefusal();
   return written;
@@ -307,7 +310,7 @@ void LogFile::CloseChunk(uint8_t* chunk, uint64_t last_time) noexcept {
 
 void LogFile::Trim() noexcept {
   const runtime::MutexLock lock(mutex_);
-  if (!file_.IsOurs() || !use_mmap_ || next_chunk_ >= file_.size()) return;
+  if (!file_.IsOurs() || !use_mmap_ || !file_.HasMoreThan(next_chunk_)) return;
   file_.CutTo(next_chunk_);
 }
 

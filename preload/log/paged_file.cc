@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 
 #include "proto/wire/layout.h"
 
@@ -19,7 +20,7 @@ namespace {
 
 using wire::kPageBytes;
 
-constexpr size_t kPagesPerWrite = 256;
+constexpr size_t kPagesPerWrite = 64;
 
 // One page that is a `reserved` field; the same page is written many times.
 struct alignas(kPageBytes) ReservedPage {
@@ -53,9 +54,9 @@ ssize_t Write(int fd, const uint8_t* from, size_t bytes,
               uint64_t offset) noexcept {
   return syscall(SYS_pwrite64, fd, from, bytes, offset);
 }
-ssize_t WritePages(int fd, const iovec* pages, uint64_t count,
+ssize_t WriteParts(int fd, const iovec* parts, uint64_t count,
                    uint64_t offset) noexcept {
-  return syscall(SYS_pwritev, fd, pages, count, offset, 0);
+  return syscall(SYS_pwritev, fd, parts, count, offset, 0);
 }
 
 }  // namespace
@@ -66,6 +67,7 @@ OpenResult PagedFile::Open(const char* path) noexcept {
     return errno == EEXIST ? OpenResult::kExists : OpenResult::kFailed;
   fd_ = MoveHigh(fd);
   size_ = 0;
+  space_ = 0;
   return Identify(fd_, &device_, &inode_) ? OpenResult::kOk
                                           : OpenResult::kFailed;
 }
@@ -89,14 +91,25 @@ bool PagedFile::Refuse(int error) noexcept {
   return false;
 }
 
-bool PagedFile::Reserve(uint64_t bytes) noexcept {
-  if (!IsWithinLimit(size_ + bytes)) return Refuse(EFBIG);
-  // Real space first where the file system knows how; the writes below are what
-  // makes the pages part of the file.
-  if (syscall(SYS_fallocate, fd_, FALLOC_FL_KEEP_SIZE, size_, bytes) != 0 &&
-      (errno == ENOSPC || errno == EDQUOT)) {
-    return Refuse(errno);
+// Where the file system knows how; the writes in Reserve() are what makes the
+// pages part of the file.
+bool PagedFile::TakeSpace(uint64_t bytes, uint64_t ahead) noexcept {
+  if (size_ + bytes <= space_) return true;
+  for (const uint64_t wanted : {std::max(bytes, ahead), bytes}) {
+    // tmpfs minds the limit here.
+    if (!IsWithinLimit(size_ + wanted)) continue;
+    if (syscall(SYS_fallocate, fd_, FALLOC_FL_KEEP_SIZE, size_, wanted) == 0 ||
+        (errno != ENOSPC && errno != EDQUOT)) {
+      space_ = size_ + wanted;
+      return true;
+    }
   }
+  return Refuse(errno);
+}
+
+bool PagedFile::Reserve(uint64_t bytes, uint64_t ahead) noexcept {
+  if (!IsWithinLimit(size_ + bytes)) return Refuse(EFBIG);
+  if (!TakeSpace(bytes, ahead)) return false;
   iovec pages[kPagesPerWrite];
   for (iovec& page : pages) {
     page = {const_cast<uint8_t*>(kReservedPage.bytes), kPageBytes};
@@ -105,7 +118,7 @@ bool PagedFile::Reserve(uint64_t bytes) noexcept {
   while (size_ < end) {
     const uint64_t count =
         std::min<uint64_t>((end - size_) / kPageBytes, kPagesPerWrite);
-    const ssize_t written = WritePages(fd_, pages, count, size_);
+    const ssize_t written = WriteParts(fd_, pages, count, size_);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0 || written % static_cast<ssize_t>(kPageBytes) != 0) {
       Refuse(written < 0 ? errno : ENOSPC);
@@ -132,6 +145,28 @@ bool PagedFile::WriteAt(const uint8_t* from, size_t bytes,
   return true;
 }
 
+// One call, since each pays the file system's journal. The kernel copies page
+// after page in the order of the parts, and a thread that is killed ends
+// between two pages.
+bool PagedFile::WriteBehind(uint64_t first, const uint8_t* from, size_t bytes,
+                            uint64_t offset) noexcept {
+  constexpr size_t kFirst = sizeof first;
+  if (!IsWithinLimit(offset + bytes)) return Refuse(EFBIG);
+  const iovec parts[] = {{&first, kFirst},
+                         {const_cast<uint8_t*>(from) + kFirst, bytes - kFirst}};
+  const ssize_t written = WriteParts(fd_, parts, std::size(parts), offset);
+  auto done = static_cast<size_t>(std::max<ssize_t>(written, 0));
+  if (done == bytes) return true;
+  // Interrupted, or refused, which is then said again.
+  if (done < kFirst) {
+    if (!WriteAt(reinterpret_cast<const uint8_t*>(&first), kFirst, offset)) {
+      return false;
+    }
+    done = kFirst;
+  }
+  return WriteAt(from + done, bytes - done, offset + done);
+}
+
 bool PagedFile::Append(const uint8_t* from, size_t bytes) noexcept {
   if (!WriteAt(from, bytes, size_)) {
     CutTo(size_);
@@ -155,6 +190,7 @@ uint8_t* PagedFile::Map(uint64_t offset, size_t bytes) noexcept {
 bool PagedFile::CutTo(uint64_t size) noexcept {
   if (ftruncate(fd_, static_cast<off_t>(size)) != 0) return false;
   size_ = size;
+  space_ = size;
   return true;
 }
 

@@ -50,6 +50,8 @@ TEST_F(LogFileTest, IsAValidMessageAfterEveryStep) {
   struct stat info;
   ASSERT_EQ(stat(path_.c_str(), &info), 0);
   EXPECT_EQ(info.st_size, 40 * static_cast<off_t>(wire::kChunkBytes));
+  EXPECT_LE(info.st_blocks * 512, info.st_size + 65536)
+      << "space asked for ahead was not given back";
 }
 
 TEST_F(LogFileTest, NeverOpensAnExistingFile) {
