@@ -58,7 +58,7 @@ bool FlightRecorder::Write(void* self, uint64_t* time) noexcept {
   flight.file_.BeginCheckpoint();
   const uint64_t now = runtime::EventNow();
   *time = now;
-  const bool complete = flight.WriteAll(now);
+  const bool complete = flight.CatchUp(now) && flight.WriteAll(now);
   flight.log_->Close(flight.file_);
   // relaxed: an estimate.
   flight.event_count_.store(flight.events_.size(), std::memory_order_relaxed);
@@ -69,6 +69,21 @@ bool FlightRecorder::Write(void* self, uint64_t* time) noexcept {
   flight.events_.mutex().Unlock();
   flight.tensors_.UnlockAll();
   return complete;
+}
+
+// False: a thread is stuck in an event, there is no checkpoint now.
+bool FlightRecorder::CatchUp(uint64_t now) noexcept {
+  const LiveTensors::Outcome outcome = tensors_.CatchUp(now);
+  if (outcome == LiveTensors::Outcome::kNoMemory) {
+    process_.CountLoss(static_cast<uint32_t>(LossCause::kNoMemory));
+  }
+  return outcome != LiveTensors::Outcome::kBusy;
+}
+
+void FlightRecorder::CatchUp() noexcept {
+  tensors_.LockAll();
+  (void)CatchUp(runtime::EventNow());
+  tensors_.UnlockAll();
 }
 
 template <typename Putter>

@@ -5,12 +5,15 @@
 // Keeps what a file with a limit must not lose when old chunks are written
 // again: all that is live, with its stack, as checkpoints.
 //
-//   record + table change     one lock: a shard's, or that of device events
-//   checkpoint                all of them: the tables are then exactly what the
+//   tensors                   see live_tensors.h
+//   device event              one lock, for the record and its change of the
+//                             table
+//   checkpoint                all locks: the tables are then exactly what the
 //                             records so far amount to, and every later record
 //                             has a later time
 //
-// Order of locks: LogFile's room lock, these, PinnedLog's, LogFile's.
+// Order of locks: LogFile's room lock, those of LiveTensors, of LiveEvents, of
+// PinnedLog, of LogFile.
 // docs/design/0005-bounded-logs.md. Thread-safe. Off (and free) without a
 // limit.
 
@@ -47,6 +50,11 @@ class FlightRecorder {
     return ++floor_;  // no two alike: their order is that of the records
   }
 
+  // Between two events of a thread, which must hold no lock of ours.
+  void CatchUpIfDue(const LiveTensors::Changes& changes) noexcept {
+    if (__builtin_expect(tensors_.ShouldCatchUp(changes), 0)) CatchUp();
+  }
+
   // Whether one more event may be kept for ever.
   [[nodiscard]] bool MayPin() noexcept {
     // relaxed: a budget.
@@ -64,6 +72,8 @@ class FlightRecorder {
   static bool Write(void* self, uint64_t* time) noexcept;
   static void Publish(void* self, uint64_t time) noexcept;
 
+  void CatchUp() noexcept;
+  bool CatchUp(uint64_t now) noexcept;
   bool WriteAll(uint64_t now) noexcept;
   bool WriteDevices(uint64_t now) noexcept;
   template <typename Putter>

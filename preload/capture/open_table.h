@@ -11,8 +11,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
+#include "preload/runtime/hot.h"
 #include "preload/runtime/memory.h"
 
 namespace dstrace::capture {
@@ -30,6 +32,10 @@ class OpenTable {
     if (capacity_ == 0 || key == 0) return nullptr;
     Entry& entry = entries_[Probe(key)];
     return entry.key == 0 ? nullptr : &entry;
+  }
+
+  DSTRACE_PREFETCH void Prefetch(uint64_t key) const noexcept {
+    if (capacity_ != 0) runtime::Prefetch(&entries_[Home(key)]);
   }
 
   // The entry of `key`, fresh or not, with its key set; nullptr where there is
@@ -82,6 +88,16 @@ class OpenTable {
   }
 
   [[nodiscard]] size_t size() const noexcept { return size_; }
+
+  // Erases all, and keeps the memory if so much of it was used.
+  void Empty() noexcept {
+    if (size_ * 16 < capacity_) {
+      Clear();
+    } else if (size_ != 0) {
+      std::memset(static_cast<void*>(entries_), 0, capacity_ * sizeof(Entry));
+      size_ = 0;
+    }
+  }
 
   void Clear() noexcept {
     runtime::UnmapPages(entries_, capacity_ * sizeof(Entry));

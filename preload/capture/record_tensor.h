@@ -55,6 +55,7 @@ DSTRACE_COLD void WriteTorchTotals(Session& session, ThreadState& thread,
   const auto mode = runtime::Hot().stacks.load(std::memory_order_relaxed);
   const bool has_stack = size > 0 && mode != runtime::StackMode::kNone;
   if (has_stack) thread->chain.Prefetch();
+  thread->log.BeginEvent();
   const uint64_t now = TorchTotals::Now(code, thread->log.latest());
   const uint32_t stack = has_stack ? session.Stack(*thread, mode, caller) : 0;
   bool written = true;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "preload/capture/record_with_limit.h"
 
+#include <algorithm>
 #include <string_view>
 
+#include "preload/capture/torch_totals.h"
 #include "preload/runtime/event_clock.h"
 #include "preload/runtime/guard.h"
 
@@ -39,27 +41,34 @@ bool WriteTensorWithLimit(Session& session, ThreadState& thread,
                           uint64_t address, int64_t size, uint32_t device,
                           uint32_t stack) noexcept {
   const runtime::KeepErrno keep_errno;
-  bool written =
-      session.Reserve(thread, wire::kMaxTupleBytes, runtime::EventNow());
-  LiveTensors::Shard& shard = session.flight().tensors().Of(address);
-  const runtime::MutexLock lock(shard.mutex);
-  const bool is_alloc = size > 0;
-  uint64_t now = runtime::EventNow();
-  if (written) {
-    thread.log.PutTensor(now, stack, address, size, device);
-    now = thread.log.last_time();
-  }
-  if (!is_alloc) {
-    shard.Remove(address);
-  } else if (!shard.Add({.key = address,
-                         .size = static_cast<uint64_t>(size),
+  // Its time was read, but from here on this thread may wait for a checkpoint,
+  // whose time is later.
+  thread.log.EndEvent();
+  FlightRecorder& flight = session.flight();
+  flight.CatchUpIfDue(*thread.live);
+  const bool has_room = session.Reserve(
+      thread, log::ThreadLog::kLeastBatchBytes, runtime::EventNow());
+  bool ok = true;
+  {
+    const runtime::MutexLock lock(thread.live->mutex());
+    // After the lock was taken, so after the checkpoint that held it.
+    const uint64_t now = TorchTotals::Now(
+        device, std::max(runtime::EventNow(), thread.log.latest()));
+    if (has_room) {
+      thread.log.BeginRecent();
+      thread.log.AddRecent(now, address, size, stack, device);
+    } else {
+      ok = flight.tensors().Add(
+          *thread.live, {.key = address,
+                         .size = size > 0 ? static_cast<uint64_t>(size) : 0,
                          .time = now,
                          .stack = stack,
                          .device = device,
-                         .thread = thread.log.thread()})) {
-    session.CountLoss(LossCause::kNoMemory, {});
+                         .thread = thread.log.thread()});
+    }
   }
-  return written;
+  if (!ok) session.CountLoss(LossCause::kNoMemory, {});
+  return has_room;
 }
 
 void WriteDeviceWithLimit(Session& session, ThreadState& thread,

@@ -79,7 +79,7 @@ ThreadState* Session::EnterSlow() noexcept {
     return nullptr;
   }
   if (ThisThread() == nullptr) {
-    runtime::t_line.state = threads_.Take(ThreadId());
+    runtime::t_line.state = TakeState();
     if (ThisThread() == nullptr) {
       CountLoss(LossCause::kNoMemory, {});
       return nullptr;
@@ -88,6 +88,21 @@ ThreadState* Session::EnterSlow() noexcept {
     NotePython();
   }
   return ThisThread();
+}
+
+ThreadState* Session::TakeState() noexcept {
+  ThreadState* const state = threads_.Take(ThreadId());
+  if (state == nullptr || !flight_.on() || state->live != nullptr) return state;
+  state->live = flight_.tensors().Register(state->log);
+  if (state->live != nullptr) return state;
+  threads_.GiveBack(state);
+  return nullptr;
+}
+
+void Session::Settle(ThreadState& thread) noexcept {
+  if (!flight_.tensors().Settle(*thread.live)) {
+    CountLoss(LossCause::kNoMemory, {});
+  }
 }
 
 void Session::NotePython() noexcept {
@@ -294,7 +309,10 @@ void Session::OnThreadExit(void* state) noexcept {
   // In a forked child the state is the parent's.
   if (session.fork_page_.IsChild() || ThisThread() != state) return;
   runtime::t_line.state = nullptr;
-  session.threads_.GiveBack(static_cast<ThreadState*>(state));
+  auto* const own = static_cast<ThreadState*>(state);
+  own->log.EndEvent();  // the thread may have been cancelled in one
+  if (session.flight_.on()) session.Settle(*own);
+  session.threads_.GiveBack(own);
 }
 
 void Session::OnExit(int status, void*) noexcept {

@@ -74,6 +74,7 @@ class Session {  // NOLINT(clang-analyzer-optin.performance.Padding)
   // The two halves of Write(), for what must do the second one under a lock:
   // making room may write a checkpoint, which takes all of them.
   bool Reserve(ThreadState& thread, size_t max_bytes, uint64_t now) noexcept {
+    if (__builtin_expect(flight_.on(), 0)) Settle(thread);
     if (__builtin_expect(
             !thread.log.EnsureRoom(file_, max_bytes + kThreadRecord, now), 0)) {
       LoseForSpace();
@@ -143,6 +144,8 @@ class Session {  // NOLINT(clang-analyzer-optin.performance.Padding)
   void NotePython() noexcept;
   bool Wanted() const noexcept;
   void BecomeChild() noexcept;
+  ThreadState* TakeState() noexcept;
+  DSTRACE_COLD void Settle(ThreadState& thread) noexcept;
   DSTRACE_COLD void WriteThread(ThreadState& thread) noexcept;
   DSTRACE_COLD void LoseForSpace() noexcept;
   void NoteOwnMemory() noexcept;

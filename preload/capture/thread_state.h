@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "preload/capture/hash.h"
+#include "preload/capture/live_tensors.h"
 #include "preload/log/thread_log.h"
 #include "preload/runtime/mutex.h"
 #include "preload/stacks/merge.h"
@@ -63,7 +64,8 @@ struct alignas(64) ThreadState {
   static constexpr int kMaxPython = 256;
   static constexpr int kMaxFrames = kMaxNative + kMaxPython;
 
-  log::ThreadLog log;  // begins with what every event needs, a line
+  log::ThreadLog log;          // begins with what every event needs, a line
+  LiveTensors::Changes* live;  // in a file with a limit
   stacks::PythonChain chain;
   StackCache stacks;
   stacks::WitnessCache witnessed;

@@ -6,14 +6,6 @@
 #include "preload/runtime/guard.h"
 
 namespace dstrace::log {
-namespace {
-
-uint32_t DeviceOf(const wire::RecentTensor& tensor) noexcept {
-  return static_cast<uint32_t>(tensor.stack_device_tag >> 32 & 0xffff);
-}
-
-}  // namespace
-
 void BlockDictionary::Clear() noexcept {
   last_literal_ = 0;
   last_device_ = 0;
@@ -60,22 +52,18 @@ inline uint8_t* ThreadLog::EncodeTensor(uint8_t* at, uint64_t now,
                            blocks_.Add(address, bytes, device));
 }
 
-void ThreadLog::PutTensor(uint64_t now, uint32_t stack, uint64_t address,
-                          int64_t size, uint32_t device) noexcept {
-  CommitUntil(EncodeTensor(chunk_ + wire::kPayloadOffset + used_, now, stack,
-                           address, size, device));
-}
-
 // The store that commits them also makes them void where they were, see
 // wire::RecentTensor: a reader finds them once, in one place or the other.
 void ThreadLog::TakeRecent() noexcept {
   const wire::RecentTensor* const end = recent_;
+  const wire::RecentTensor* slot = first_recent_;
   recent_ = nullptr;
+  first_recent_ = nullptr;
   uint8_t* at = chunk_ + wire::kPayloadOffset + used_;
-  for (const auto* slot = first_recent_; slot != end; ++slot) {
-    at = EncodeTensor(at, slot->time,
-                      static_cast<uint32_t>(slot->stack_device_tag),
-                      slot->address, slot->size, DeviceOf(*slot));
+  for (; slot != end; ++slot) {
+    const uint64_t word = slot->stack_device_tag;
+    at = EncodeTensor(at, slot->time, wire::RecentStack(word), slot->address,
+                      slot->size, wire::RecentDevice(word));
   }
   CommitUntil(at);
 }
@@ -101,7 +89,7 @@ bool ThreadLog::NextChunk(LogFile& file, size_t bytes, uint64_t now,
 
 void ThreadLog::Close(LogFile& file) noexcept {
   if (chunk_ == nullptr) return;
-  if (recent_ != nullptr) TakeRecent();
+  TakeBatch();
   file.CloseChunk(chunk_, last_time_);
   chunk_ = nullptr;
 }

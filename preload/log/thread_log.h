@@ -110,7 +110,7 @@ class ThreadLog {
   // are in the payload afterwards.
   [[nodiscard]] bool EnsureRoom(LogFile& file, size_t bytes, uint64_t now,
                                 ChunkUse use = ChunkUse::kHistory) noexcept {
-    if (recent_ != nullptr) TakeRecent();
+    TakeBatch();
     if (__builtin_expect(
             chunk_ != nullptr && wire::kPayloadBytes - used_ >= bytes, 1)) {
       return true;
@@ -165,15 +165,52 @@ class ThreadLog {
     std::atomic_ref<uint64_t>(slot->stack_device_tag)
         .store(wire::RecentWord(stack, device, recent_tag_),
                std::memory_order_release);
+    EndEvent();
   }
   DSTRACE_PREFETCH void PrefetchRecent() const noexcept {
     runtime::Prefetch(recent_);  // may be null
   }
 
-  // The record of one tensor at `now`, committed. Call after EnsureRoom, with
-  // `stack` 0 and not written for a free.
-  void PutTensor(uint64_t now, uint32_t stack, uint64_t address, int64_t size,
-                 uint32_t device) noexcept;
+  // Of the batch at hand each tensor whose record is complete, in order, by
+  // `visit(const RecentTensor&)` until it returns false. By the log's thread,
+  // or by another one while the log's neither begins nor takes a batch.
+  template <typename Visit>
+  void ForEachRecent(Visit visit) const noexcept {
+    if (first_recent_ == nullptr) return;
+    const auto* const end =
+        reinterpret_cast<const wire::RecentTensor*>(chunk_ + wire::kChunkBytes);
+    for (const wire::RecentTensor* slot = first_recent_; slot != end; ++slot) {
+      // acquire: pairs with the release in AddRecent().
+      const uint64_t word =
+          std::atomic_ref<const uint64_t>(slot->stack_device_tag)
+              .load(std::memory_order_acquire);
+      if (wire::RecentTag(word) != recent_tag_ || !visit(*slot)) return;
+    }
+  }
+  [[nodiscard]] bool HasBatch() const noexcept { return recent_ != nullptr; }
+  // The batch at hand goes into the payload.
+  void TakeBatch() noexcept {
+    if (recent_ != nullptr) TakeRecent();
+  }
+
+  // An event's time is about to be read. Ends with AddRecent() or EndEvent().
+  void BeginEvent() noexcept {
+    // relaxed, and no fence: who asks IsInEvent() gives the store time.
+    std::atomic_ref<uint32_t>(in_event_).store(1, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  // Its time is void.
+  void EndEvent() noexcept {
+    // release: pairs with the acquire in IsInEvent().
+    std::atomic_ref<uint32_t>(in_event_).store(0, std::memory_order_release);
+  }
+  // False: the events whose time was read some microseconds ago or earlier are
+  // among the recent ones.
+  [[nodiscard]] bool IsInEvent() const noexcept {
+    // acquire: pairs with the releases in AddRecent() and EndEvent().
+    return std::atomic_ref<const uint32_t>(in_event_).load(
+               std::memory_order_acquire) != 0;
+  }
 
   // Nanoseconds since the time-carrying record before; never negative. Call
   // after EnsureRoom, once per time-carrying record that is committed.
@@ -193,7 +230,7 @@ class ThreadLog {
 
   // The calling thread takes over; its id is written if it is another one.
   void AdoptBy(uint32_t thread) noexcept {
-    if (recent_ != nullptr) TakeRecent();  // they are the other's
+    TakeBatch();  // it is the other's
     thread_ = thread;
   }
   [[nodiscard]] bool NeedsThreadRecord() const noexcept {
@@ -207,6 +244,7 @@ class ThreadLog {
   void AbandonInChild() noexcept {
     chunk_ = nullptr;
     recent_ = nullptr;
+    first_recent_ = nullptr;
   }
 
  private:
@@ -233,7 +271,7 @@ class ThreadLog {
   // The place of the next record among the recent ones; null: none are open.
   // A multiple of kRecentBytes: all places are taken.
   wire::RecentTensor* recent_;
-  const wire::RecentTensor* first_recent_;  // of the batch
+  const wire::RecentTensor* first_recent_;  // of the batch; null: none
   uint32_t recent_tag_;
   uint32_t used_;  // bytes of the payload that are committed
   uint8_t* chunk_;
@@ -241,6 +279,7 @@ class ThreadLog {
   uint32_t recorded_thread_;  // whose records the reader thinks these are
   uint64_t last_time_;
   uint64_t latest_;
+  uint32_t in_event_;  // 1: its time was read, and it is not among the recent
   BlockDictionary blocks_;
 };
 

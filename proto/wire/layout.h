@@ -53,6 +53,15 @@ static_assert(kPayloadBytes < 0xffff, "a tag has 16 bits");
 constexpr uint64_t RecentWord(uint32_t stack, uint32_t device, uint32_t tag) {
   return stack | uint64_t{device & 0xffff} << 32 | uint64_t{tag} << 48;
 }
+constexpr uint32_t RecentStack(uint64_t word) {
+  return static_cast<uint32_t>(word);
+}
+constexpr uint32_t RecentDevice(uint64_t word) {
+  return static_cast<uint32_t>(word >> 32 & 0xffff);
+}
+constexpr uint32_t RecentTag(uint64_t word) {
+  return static_cast<uint32_t>(word >> 48);
+}
 
 // Fields of TraceFile and Chunk.
 inline constexpr uint32_t kTraceFileChunk = 1;

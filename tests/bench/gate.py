@@ -48,9 +48,11 @@ at_depth(int(sys.argv[3]), int(sys.argv[2]))
 
 
 def run(options, tool, stacks, command, folder):
-    """valgrind's output. `command` runs under the preload; it must write a trace."""
+    """valgrind's output. `command` runs under the preload; it must write a trace. `stacks`: DSTRACE_STACKS, or that and
+    "/" and DSTRACE_LOG_LIMIT."""
+    stacks, _, limit = stacks.partition("/")
     environment = dict(os.environ, DSTRACE_OUTPUT=os.path.join(folder, "run.pb"), DSTRACE_STACKS=stacks,
-                       PYTHONHASHSEED="0")
+                       DSTRACE_LOG_LIMIT=limit, PYTHONHASHSEED="0")
     # valgrind and its launcher must not be traced themselves.
     preload = ["env", "LD_PRELOAD=" + options.library, "LD_LIBRARY_PATH=" + options.fakes]
     done = subprocess.run(["valgrind", "--trace-children=yes"] + tool + preload + command, env=environment,

@@ -4,6 +4,7 @@
 // exactly, however often the places of the file were written again.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include <iterator>
 #include <latch>
 #include <map>
+#include <mutex>
 #include <random>
 #include <set>
 #include <string>
@@ -361,6 +363,118 @@ TEST_F(LimitTest, KnowsWhatIsLiveWhereverItIsKilled) {
     turned += facts.history_start_ns > 0;
   }
   EXPECT_GT(turned, kKills / 2);
+}
+
+// Blocks of two GPUs that any thread allocates and any other one frees, under
+// the GPU's lock as in torch; what is live is in memory that outlives the
+// process.
+class SharedBlocks {
+ public:
+  SharedBlocks()
+      : shared_(static_cast<Shared*>(
+            mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  ~SharedBlocks() { munmap(shared_, sizeof(Shared)); }
+  SharedBlocks(const SharedBlocks&) = delete;
+  SharedBlocks& operator=(const SharedBlocks&) = delete;
+
+  // In the process that records.
+  void Churn(int threads, uint64_t events) {
+    std::vector<std::thread> running;
+    for (int t = 0; t < threads; ++t) {
+      running.emplace_back([this, t, events] {
+        std::mt19937_64 random(t);
+        for (uint64_t i = 0; i < events; ++i) {
+          Step(random() % kGpus, random() % kBlocks);
+        }
+      });
+    }
+    for (std::thread& thread : running) thread.join();
+  }
+  uint64_t steps() const {
+    return shared_->gpus[0].steps + shared_->gpus[1].steps;
+  }
+
+  // The block that was changing hands, if any, may be either.
+  void ExpectLive(const std::map<uint64_t, uint64_t>& found) const {
+    size_t wrong = 0;
+    for (size_t gpu = 0; gpu < kGpus; ++gpu) {
+      for (size_t block = 0; block < kBlocks; ++block) {
+        if (block + 1 == shared_->gpus[gpu].changing) continue;
+        const auto at = found.find(AddressOf(gpu, block));
+        const uint64_t size = at == found.end() ? 0 : at->second;
+        wrong += size != shared_->gpus[gpu].size[block];
+      }
+    }
+    EXPECT_EQ(wrong, 0u) << "after " << steps() << " events";
+  }
+
+ private:
+  static constexpr size_t kGpus = 2;
+  static constexpr size_t kBlocks = 1500;
+  struct Gpu {
+    std::atomic<uint64_t> steps;
+    std::atomic<size_t> changing;  // block + 1
+    std::atomic<uint64_t> size[kBlocks];
+  };
+  struct Shared {
+    Gpu gpus[kGpus];
+  };
+  static uint64_t AddressOf(size_t gpu, size_t block) {
+    return 0x700000000000 + (gpu << 32) + block * 512;
+  }
+  void Step(size_t gpu_index, size_t block) {
+    const std::lock_guard lock(mutex_[gpu_index]);
+    Gpu& gpu = shared_->gpus[gpu_index];
+    const uint64_t size = gpu.size[block];
+    const uint64_t next = size == 0 ? 512 * (gpu.steps % 1000 + 1) : 0;
+    gpu.changing = block + 1;
+    {
+      const runtime::Guard guard;
+      RecordTensor(nullptr, AddressOf(gpu_index, block),
+                   static_cast<int64_t>(next - size), 0, 0,
+                   {.type = 1, .index = static_cast<int8_t>(gpu_index)});
+    }
+    gpu.size[block] = next;
+    gpu.changing = 0;
+    ++gpu.steps;
+  }
+
+  Shared* const shared_;
+  std::mutex mutex_[kGpus];
+};
+
+TEST_F(LimitTest, KnowsWhatThreadsFreedOfEachOther) {
+  SharedBlocks blocks;
+  ASSERT_EQ(Wait(Start([&] { blocks.Churn(4, 300000); })), 0);
+  model::TraceFacts facts;
+  const Collector found = Read(&facts);
+  blocks.ExpectLive(found.tensors);
+  EXPECT_EQ(found.duplicates + found.unmatched + found.disorder, 0);
+  EXPECT_GT(facts.history_start_ns, 0u);
+  EXPECT_TRUE(facts.losses.empty());
+  EXPECT_LE(facts.file_bytes, kLimit);
+}
+
+TEST_F(LimitTest, KnowsWhatThreadsFreedOfEachOtherWhereverItIsKilled) {
+  std::mt19937 dice(4);
+  int turned = 0;
+  for (int kill_number = 0; kill_number < kKills / 3; ++kill_number) {
+    unlink(path_.c_str());
+    SharedBlocks blocks;
+    const pid_t child = Start([&] { blocks.Churn(4, UINT64_MAX); });
+    while (blocks.steps() < 600000) usleep(1000);
+    usleep(dice() % 20000);
+    kill(child, SIGKILL);
+    Wait(child);
+
+    model::TraceFacts facts;
+    const Collector found = Read(&facts);
+    blocks.ExpectLive(found.tensors);
+    EXPECT_EQ(found.duplicates + found.unmatched + found.disorder, 0);
+    turned += facts.history_start_ns > 0;
+  }
+  EXPECT_GT(turned, kKills / 6);
 }
 
 TEST_F(LimitTest, AForkedChildRecordsWithinItsOwnLimit) {

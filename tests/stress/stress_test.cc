@@ -288,7 +288,8 @@ TEST_F(Stress, KnownStacksAreRecordedWithoutAFutex) {
 // What several processors write costs each of them the line anew.
 TEST_F(Stress, ThreadsOfDifferentGpusWriteNoPageInCommon) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer counts in its own data";
-  for (const std::string stacks : {"none", "python", "full"}) {
+  for (const std::string stacks :
+       {"none", "python", "full", "none DSTRACE_LOG_LIMIT=64MiB"}) {
     std::filesystem::remove(path_);
     const std::string seen =
         RunProgram(APART_PROGRAM " 16 3000", "DSTRACE_STACKS=" + stacks);
