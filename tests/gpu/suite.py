@@ -72,6 +72,8 @@ BASIC = [
     Workload("oom_uncaught", _script("oom.py", "--uncaught"), status=1, reaches="emptied",
              says="OutOfMemoryError"),
     Workload("kill9", _script("sudden_end.py"), status=-9, reaches="before_the_end"),
+    Workload("flight_recorder", _script("flight_recorder.py"), timeout=80, env={"DSTRACE_LOG_LIMIT": "4MiB"}, status=-9,
+             reaches="before_the_end", records=("checkpoint",)),
     Workload("abort", _script("sudden_end.py", "--how", "abort"), group="ends", status=-6, reaches="before_the_end"),
     Workload("segv", _script("sudden_end.py", "--how", "segv"), group="ends", status=-11, reaches="before_the_end"),
     Workload("fast_exit", _script("sudden_end.py", "--how", "exit"), group="ends", status=7, reaches="before_the_end"),
