@@ -14,7 +14,8 @@ RECORDS = {
     1: "tensor_alloc", 2: "tensor_free", 3: "device_event", 4: "memory_sample", 5: "stack", 6: "frame", 7: "module",
     8: "thread", 9: "torch_totals", 10: "out_of_memory", 11: "loss", 12: "header", 13: "string", 14: "gpu",
     15: "stream_event", 16: "property", 17: "mark", 18: "end", 19: "padding",
-    20: "cupti_totals",
+    20: "cupti_totals", 21: "checkpoint", 22: "live_tensor", 23: "live_event", 24: "live_sample", 25: "live_totals",
+    26: "history",
 }
 CUPTI = {2: "version", 4: "pool_operations", 5: "correlated", 6: "dropped", 7: "unknown", 8: "stopped"}
 CUPTI_KIND = {1: "kind", 2: "allocations", 3: "allocated_bytes", 4: "frees", 5: "freed_bytes"}
