@@ -65,7 +65,6 @@ struct alignas(64) ThreadState {
   static constexpr int kMaxFrames = kMaxNative + kMaxPython;
 
   log::ThreadLog log;          // begins with what every event needs, a line
-  LiveTensors::Changes* live;  // in a file with a limit
   stacks::PythonChain chain;
   StackCache stacks;
   stacks::WitnessCache witnessed;
@@ -78,6 +77,7 @@ struct alignas(64) ThreadState {
   stacks::StackWitness witness;
   stacks::SymbolInfo symbol;
   stacks::PyCodeInfo code;
+  LiveTensors::Changes* live;  // in a file with a limit
   ThreadState* next_free;
 };
 

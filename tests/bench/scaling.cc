@@ -94,6 +94,7 @@ struct Thread {
 template <typename Value>
 double Median(const std::vector<Thread>& threads, Value value) {
   std::vector<double> values;
+  values.reserve(threads.size());
   for (const Thread& thread : threads) values.push_back(value(thread));
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
@@ -133,6 +134,7 @@ std::vector<Thread> Measure(int count, int pairs) {
     }
   };
   std::vector<std::thread> running;
+  running.reserve(threads.size());
   for (int number = 0; number < count; ++number) {
     running.emplace_back(work, number);
   }

@@ -381,6 +381,7 @@ class SharedBlocks {
   // In the process that records.
   void Churn(int threads, uint64_t events) {
     std::vector<std::thread> running;
+    running.reserve(static_cast<size_t>(threads));
     for (int t = 0; t < threads; ++t) {
       running.emplace_back([this, t, events] {
         std::mt19937_64 random(t);
