@@ -295,8 +295,13 @@ void Session::Finish() noexcept {
     // relaxed: late events of other threads are refused from here on.
     state_.store(State::kOff, std::memory_order_relaxed);
     runtime::Hot().recording.store(false, std::memory_order_relaxed);
-    threads_.ForEachFree([this](ThreadState& s) { s.log.Close(file_); });
-    if (ThisThread() != nullptr) ThisThread()->log.Close(file_);
+    const auto close = [this](ThreadState& thread) {
+      // Under its lock: a checkpoint may be looking at its batch.
+      if (thread.live != nullptr) Settle(thread);
+      thread.log.Close(file_);
+    };
+    threads_.ForEachFree(close);
+    if (ThisThread() != nullptr) close(*ThisThread());
     flight_.Finish();
     process_.Finish(file_);
   }

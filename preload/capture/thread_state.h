@@ -64,7 +64,7 @@ struct alignas(64) ThreadState {
   static constexpr int kMaxPython = 256;
   static constexpr int kMaxFrames = kMaxNative + kMaxPython;
 
-  log::ThreadLog log;          // begins with what every event needs, a line
+  log::ThreadLog log;  // begins with what every event needs, a line
   stacks::PythonChain chain;
   StackCache stacks;
   stacks::WitnessCache witnessed;
