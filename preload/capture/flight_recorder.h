@@ -51,7 +51,7 @@ class FlightRecorder {
   }
 
   // Between two events of a thread, which must hold no lock of ours.
-  void CatchUpIfDue(const LiveTensors::Changes& changes) noexcept {
+  void CatchUpIfDue(LiveTensors::Changes& changes) noexcept {
     if (__builtin_expect(tensors_.ShouldCatchUp(changes), 0)) CatchUp();
   }
 

@@ -8,6 +8,7 @@
 //
 // Thread-safety: none; Definitions holds its lock.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -46,11 +47,13 @@ class IdTable {
   }
   [[nodiscard]] bool is_full() const noexcept { return size_ >= limit_; }
 
+  // Also in a child of fork(), which may find it in the middle of a change.
   void Clear() noexcept {
-    runtime::UnmapPages(entries_, capacity_ * sizeof(Entry));
-    entries_ = nullptr;
-    capacity_ = 0;
+    Entry* const old = entries_;
+    const size_t old_capacity = capacity_;
+    Become(nullptr, 0);
     size_ = 0;
+    runtime::UnmapPages(old, old_capacity * sizeof(Entry));
   }
 
  private:
@@ -76,13 +79,21 @@ class IdTable {
     if (grown == nullptr) return false;
     Entry* const old = entries_;
     const size_t old_capacity = capacity_;
-    entries_ = grown;
-    capacity_ = capacity;
+    Become(grown, capacity);
     for (size_t i = 0; i < old_capacity; ++i) {
       if (old[i].id != 0) entries_[Probe(old[i].key)] = old[i];
     }
     runtime::UnmapPages(old, old_capacity * sizeof(Entry));
     return true;
+  }
+
+  // At no instant more entries than there are: a child of fork() unmaps them.
+  void Become(Entry* entries, size_t capacity) noexcept {
+    capacity_ = 0;
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // stores stay ordered
+    entries_ = entries;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    capacity_ = capacity;
   }
 
   Entry* entries_ = nullptr;

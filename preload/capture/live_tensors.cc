@@ -2,8 +2,11 @@
 #include "preload/capture/live_tensors.h"
 
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <new>
 
 #include "preload/runtime/event_clock.h"
@@ -23,8 +26,13 @@ constexpr uint64_t kPatience = 100'000'000;
 
 // Changes that are kept beside the table, whatever its size.
 constexpr size_t kManyChanges = 65536;
-// Batches of a thread between two looks at how many there are.
+// Times a thread asks whether there are that many, for each look.
 constexpr uint32_t kLookEvery = 128;
+
+// A thread may end without a word, by a system call of its own.
+bool IsGone(uint32_t thread) noexcept {
+  return syscall(SYS_tgkill, getpid(), thread, 0) != 0 && errno == ESRCH;
+}
 
 Tensor EventOf(const wire::RecentTensor& slot, uint32_t thread) noexcept {
   return {.key = slot.address,
@@ -83,7 +91,6 @@ bool LiveTensors::Settle(Changes& changes) noexcept {
   if (!changes.log_->HasBatch()) return true;
   const runtime::MutexLock lock(changes.mutex_);
   const bool ok = AddRecent(changes, UINT64_MAX);
-  ++changes.batches_;
   changes.log_->TakeBatch();
   return ok;
 }
@@ -111,8 +118,10 @@ bool LiveTensors::Wait(uint64_t time) const noexcept {
   for (Changes* c = first_.load(std::memory_order_acquire); c != nullptr;
        c = c->next_) {
     while (c->log_->IsInEvent()) {
-      if (runtime::EventNow() > time + kPatience) return false;
       sched_yield();
+      if (runtime::EventNow() <= time + kPatience) continue;
+      if (!IsGone(c->log_->thread())) return false;
+      c->log_->EndEvent();
     }
   }
   return true;
@@ -151,8 +160,8 @@ LiveTensors::Outcome LiveTensors::CatchUp(uint64_t time) noexcept {
   return ok ? Outcome::kDone : Outcome::kNoMemory;
 }
 
-bool LiveTensors::ShouldCatchUp(const Changes& changes) const noexcept {
-  if (changes.batches_ % kLookEvery != 0) return false;
+bool LiveTensors::ShouldCatchUp(Changes& changes) const noexcept {
+  if (++changes.asked_ % kLookEvery != 0) return false;
   size_t count = 0;
   for (const Changes* c = first_.load(std::memory_order_acquire); c != nullptr;
        c = c->next_) {

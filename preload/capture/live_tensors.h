@@ -59,12 +59,12 @@ class LiveTensors {
 
     runtime::Mutex mutex_;  // all below
     log::ThreadLog* log_ = nullptr;
-    uint32_t batches_ = 0;
     OpenTable<Tensor> last_;  // by address
     // Written under the lock, read without it: relaxed, for estimates.
     std::atomic<size_t> count_{0};  // of last_
     std::atomic<int64_t> net_{0};   // allocations less frees
     Changes* next_ = nullptr;
+    uint32_t asked_ = 0;  // the thread's own: see ShouldCatchUp()
   };
 
   constexpr LiveTensors() noexcept = default;
@@ -97,9 +97,9 @@ class LiveTensors {
   }
 
   // Whether all changes together have become so many that they should be taken
-  // in without a checkpoint: they are memory too. Looks now and then; asked by
-  // the thread after each batch.
-  [[nodiscard]] bool ShouldCatchUp(const Changes& changes) const noexcept;
+  // in without a checkpoint: they are memory too. Asked by the thread for each
+  // batch, and for each event without room; looks once in 128 times.
+  [[nodiscard]] bool ShouldCatchUp(Changes& changes) const noexcept;
 
   // Without a lock: about how many are live.
   [[nodiscard]] size_t size() const noexcept;

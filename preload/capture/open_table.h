@@ -9,6 +9,7 @@
 // `Entry` is trivially copyable and has a member `uint64_t key`. Pointers to
 // entries hold until the next change. Not thread-safe.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -42,13 +43,12 @@ class OpenTable {
   // no memory.
   [[nodiscard]] Entry* Take(uint64_t key) noexcept {
     if (key == 0) return nullptr;
+    if (Entry* const known = Find(key); known != nullptr) return known;
     if ((size_ + 1) * 4 > capacity_ * 3 && !Grow()) return nullptr;
     Entry& entry = entries_[Probe(key)];
-    if (entry.key == 0) {
-      ++size_;
-      entry = Entry{};
-      entry.key = key;
-    }
+    ++size_;
+    entry = Entry{};
+    entry.key = key;
     return &entry;
   }
 
@@ -99,10 +99,13 @@ class OpenTable {
     }
   }
 
+  // Also in a child of fork(), which may find it in the middle of a change.
   void Clear() noexcept {
-    runtime::UnmapPages(entries_, capacity_ * sizeof(Entry));
-    entries_ = nullptr;
-    capacity_ = size_ = 0;
+    Entry* const old = entries_;
+    const size_t old_capacity = capacity_;
+    Become(nullptr, 0);
+    size_ = 0;
+    runtime::UnmapPages(old, old_capacity * sizeof(Entry));
   }
 
  private:
@@ -129,13 +132,21 @@ class OpenTable {
         static_cast<Entry*>(runtime::MapPages(capacity * sizeof(Entry)));
     if (grown == nullptr) return false;
     Entry* const old = entries_;
-    entries_ = grown;
-    capacity_ = capacity;
+    Become(grown, capacity);
     for (size_t i = 0; i < old_capacity; ++i) {
       if (old[i].key != 0) entries_[Probe(old[i].key)] = old[i];
     }
     runtime::UnmapPages(old, old_capacity * sizeof(Entry));
     return true;
+  }
+
+  // At no instant more entries than there are: a child of fork() unmaps them.
+  void Become(Entry* entries, size_t capacity) noexcept {
+    capacity_ = 0;
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // stores stay ordered
+    entries_ = entries;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    capacity_ = capacity;
   }
 
   Entry* entries_ = nullptr;

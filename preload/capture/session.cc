@@ -100,6 +100,7 @@ ThreadState* Session::TakeState() noexcept {
 }
 
 void Session::Settle(ThreadState& thread) noexcept {
+  const runtime::KeepErrno keep_errno;
   if (!flight_.tensors().Settle(*thread.live)) {
     CountLoss(LossCause::kNoMemory, {});
   }

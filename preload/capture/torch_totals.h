@@ -33,7 +33,7 @@ class TorchTotals {
       uint32_t device, uint64_t floor) noexcept {
     const uint32_t gpu = device - kFirstGpu;
     if (__builtin_expect(gpu >= runtime::HotPage::kGpus, 0)) {
-      return NowElsewhere();
+      return std::max(NowElsewhere(), floor);
     }
     std::atomic<uint64_t>& last = runtime::g_hot_page.page.gpus[gpu].time;
     // relaxed: ordered by PyTorch's lock, as below.

@@ -49,6 +49,7 @@ OpenResult LogFile::Open(const char* path, Options options) noexcept {
   next_chunk_ = 0;
   checkpointer_ = options.checkpointer;
   said_over_limit_ = false;
+  no_checkpoint_before_ = 0;
   const uint64_t limit =
       options.limit_bytes == 0
           ? 0
@@ -117,11 +118,17 @@ void LogFile::BeginCheckpoint() noexcept {
   recycler_.BeginCheckpoint();
 }
 
-void LogFile::TakeCheckpoint() noexcept {
+// With the room lock held.
+void LogFile::TakeCheckpoint(uint64_t now) noexcept {
+  constexpr uint64_t kPause = 1'000'000'000;  // ns; all threads wait for one
+  if (now < no_checkpoint_before_) return;
   uint64_t time = 0;
-  const bool complete = checkpointer_.write(checkpointer_.context, &time);
+  if (!checkpointer_.write(checkpointer_.context, &time)) {
+    no_checkpoint_before_ = now + kPause;
+    return;
+  }
   const runtime::MutexLock lock(mutex_);
-  if (complete) recycler_.CommitCheckpoint(time);
+  recycler_.CommitCheckpoint(time);
 }
 
 // Published before any byte of what it gives up is written again.
@@ -133,7 +140,7 @@ void LogFile::ForgetOldest() noexcept {
 
 // Only the thread that makes room changes what these questions are about, or
 // another one makes it worse by a chunk; so each is asked anew.
-void LogFile::MakeRoom() noexcept {
+void LogFile::MakeRoom(uint64_t now) noexcept {
   const uint32_t size = checkpointer_.size(checkpointer_.context);
   const auto ask = [this](auto question) {
     const runtime::MutexLock lock(mutex_);
@@ -148,9 +155,9 @@ void LogFile::MakeRoom() noexcept {
   const runtime::MutexLock one_at_a_time(checkpoint_mutex_);
   if (ask(is_due)) {
     if (ask([](const Recycler& r) { return r.IsCrowded(); })) ForgetOldest();
-    TakeCheckpoint();
+    TakeCheckpoint(now);
   }
-  if (ask(is_short) && !ask(has_one)) TakeCheckpoint();
+  if (ask(is_short) && !ask(has_one)) TakeCheckpoint(now);
   while (ask(is_short) && ask(has_one)) ForgetOldest();
   if (!said_over_limit_ &&
       ask([size](const Recycler& r) { return r.IsOverLimit(size); })) {
@@ -168,13 +175,14 @@ auto LogFile::WithRoom(ChunkUse use, uint64_t now, Take take) noexcept {
   constexpr uint64_t kPause = 100'000'000;  // ns
   using Taken = decltype(take());
   // relaxed: who sees an old value asks once more.
-  if (__builtin_expect(now < ask_again_.load(std::memory_order_relaxed), 0)) {
+  if (__builtin_expect(now < ask_again_.load(std::memory_order_relaxed), 0) &&
+      use == ChunkUse::kHistory) {
     return Taken{};
   }
   // The limit is set once, before any thread opens a chunk.
   const bool has_limit = recycler_.on();
   for (int attempt = has_limit ? 0 : 1;; ++attempt) {
-    if (has_limit && use == ChunkUse::kHistory) MakeRoom();
+    if (has_limit && use == ChunkUse::kHistory) MakeRoom(now);
     const runtime::MutexLock lock(mutex_);
     const Taken taken = take();
     if (taken) {
@@ -183,8 +191,10 @@ auto LogFile::WithRoom(ChunkUse use, uint64_t now, Take take) noexcept {
       return taken;
     }
     if (attempt > 0 || refusal() == 0) {
-      // With a limit the next one to ask may make room. relaxed: as above.
-      if (!has_limit) ask_again_.store(now + kPause, std::memory_order_relaxed);
+      // With a checkpoint the next one to ask may make room. relaxed: as above.
+      if (!recycler_.HasCheckpoint()) {
+        ask_again_.store(now + kPause, std::memory_order_relaxed);
+      }
       return taken;
     }
     recycler_.StopGrowing();

@@ -73,10 +73,12 @@ class LogFile {
   [[nodiscard]] OpenResult Open(const char* path, Options options) noexcept;
 
   // A chunk whose header is in place and whose committed count is 0, or nullptr
-  // when there is no space (`refusal()`) or no address space for it. Without a
-  // limit, what was refused is asked for again 100 ms later (of `now`), not
-  // before: what comes meanwhile costs the program no call of the kernel.
-  // With a limit, opening a kHistory chunk may write a checkpoint first.
+  // when there is no space (`refusal()`) or no address space for it. History
+  // that was refused is asked for again 100 ms later (of `now`), not before:
+  // what comes meanwhile costs the program no call of the kernel. Unless there
+  // is a checkpoint, so that the next one may make room.
+  // With a limit, opening a kHistory chunk may write a checkpoint first; one
+  // that failed is not tried again for a second.
   [[nodiscard]] uint8_t* OpenChunk(uint32_t thread, uint64_t now,
                                    ChunkUse use = ChunkUse::kHistory) noexcept;
 
@@ -121,8 +123,8 @@ class LogFile {
   void ReturnPlace(uint32_t place) noexcept;
   uint8_t* MapPlace(uint32_t place) noexcept;
   uint8_t* TakeMemory() noexcept;
-  void MakeRoom() noexcept;
-  void TakeCheckpoint() noexcept;
+  void MakeRoom(uint64_t now) noexcept;
+  void TakeCheckpoint(uint64_t now) noexcept;
   void ForgetOldest() noexcept;
   bool Grow() noexcept;
   bool WriteOver(const uint8_t* chunk, uint32_t place,
@@ -134,6 +136,7 @@ class LogFile {
   runtime::Mutex checkpoint_mutex_;
   Checkpointer checkpointer_;
   bool said_over_limit_ = false;
+  uint64_t no_checkpoint_before_ = 0;  // ns, after one that failed
 
   runtime::Mutex mutex_;  // all below
   Recycler recycler_;

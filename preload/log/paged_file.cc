@@ -97,7 +97,10 @@ bool PagedFile::TakeSpace(uint64_t bytes, uint64_t ahead) noexcept {
   if (size_ + bytes <= space_) return true;
   for (const uint64_t wanted : {std::max(bytes, ahead), bytes}) {
     // tmpfs minds the limit here.
-    if (!IsWithinLimit(size_ + wanted)) continue;
+    if (!IsWithinLimit(size_ + wanted)) {
+      errno = EFBIG;
+      continue;
+    }
     if (syscall(SYS_fallocate, fd_, FALLOC_FL_KEEP_SIZE, size_, wanted) == 0 ||
         (errno != ENOSPC && errno != EDQUOT)) {
       space_ = size_ + wanted;

@@ -29,6 +29,7 @@
 #include "analyzer/log/trace_reader.h"
 #include "preload/capture/record_tensor.h"
 #include "preload/capture/recorder.h"
+#include "preload/capture/session.h"
 #include "preload/runtime/config.h"
 #include "preload/runtime/guard.h"
 #include "proto/trace.pb.h"
@@ -476,6 +477,40 @@ TEST_F(LimitTest, KnowsWhatThreadsFreedOfEachOtherWhereverItIsKilled) {
     turned += facts.history_start_ns > 0;
   }
   EXPECT_GT(turned, kKills / 6);
+}
+
+// No checkpoint is better than one without its event.
+TEST_F(LimitTest, WhileAThreadIsStuckInAnEventHistoryStaysWhole) {
+  const std::string expected = folder_ + "/live";
+  EXPECT_EQ(Wait(Start([&] {
+              std::latch stuck(1);
+              std::latch done(1);
+              std::thread other([&] {
+                Tensor(0x1000, 512);
+                const runtime::Guard guard;
+                log::ThreadLog& log = Session::Get().Enter()->log;
+                log.BeginEvent();
+                stuck.count_down();
+                done.wait();
+                log.EndEvent();
+              });
+              stuck.wait();
+              std::vector<Churn> churns;
+              churns.emplace_back(0, 700000);
+              churns[0].Run();
+              WriteLive(expected, churns);
+              done.count_down();
+              other.join();
+            })),
+            0);
+  model::TraceFacts facts;
+  Collector found = Read(&facts);
+  EXPECT_EQ(facts.history_start_ns, 0u);
+  EXPECT_GT(facts.file_bytes, kLimit);
+  EXPECT_EQ(found.tensors.erase(0x1000), 1u);
+  EXPECT_EQ(found.tensors, ReadLive(expected));
+  EXPECT_EQ(found.unmatched + found.duplicates + found.disorder, 0);
+  EXPECT_TRUE(facts.losses.empty());
 }
 
 TEST_F(LimitTest, AForkedChildRecordsWithinItsOwnLimit) {

@@ -2,9 +2,12 @@
 #include "preload/capture/live_tensors.h"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -145,7 +148,7 @@ TEST_F(LiveTensorsTest, WhatWasCountedInABatchIsNotCountedAgainWhenItIsFull) {
 }
 
 TEST_F(LiveTensorsTest, AThreadBetweenItsTimeAndItsRecordIsWaitedFor) {
-  Recorder recorder(live_, file_, 1);
+  Recorder recorder(live_, file_, static_cast<uint32_t>(syscall(SYS_gettid)));
   recorder.Alloc(0x1000, 10);  // a batch is open
   recorder.log().BeginEvent();
   const uint64_t time = runtime::EventNow();
@@ -174,10 +177,34 @@ TEST_F(LiveTensorsTest, AThreadThatIsStuckIsNotWaitedForForEver) {
   Recorder stuck(live_, file_, 1);
   Recorder other(live_, file_, 2);
   other.Alloc(0x1000, 10);
+  stuck.log().AdoptBy(static_cast<uint32_t>(syscall(SYS_gettid)));  // it lives
   stuck.log().BeginEvent();
   EXPECT_EQ(CatchUp(runtime::EventNow()), Outcome::kBusy);
   stuck.log().EndEvent();
   EXPECT_EQ(LiveAt(runtime::EventNow()), (Live{{0x1000, 10}}));
+}
+
+TEST_F(LiveTensorsTest, AThreadThatEndedInAnEventIsNotWaitedForAgain) {
+  Recorder other(live_, file_, 1);
+  other.Alloc(0x1000, 10);
+  std::unique_ptr<Recorder> gone;
+  std::thread([&] {
+    gone = std::make_unique<Recorder>(
+        live_, file_, static_cast<uint32_t>(syscall(SYS_gettid)));
+    gone->log().BeginEvent();
+  }).join();
+  EXPECT_EQ(LiveAt(runtime::EventNow()), (Live{{0x1000, 10}}));
+  EXPECT_FALSE(gone->log().IsInEvent());
+}
+
+TEST_F(LiveTensorsTest, AChildOfForkStartsAnewWhateverItsParentHeld) {
+  Recorder parents(live_, file_, 1);
+  parents.Alloc(0x1000, 10);
+  live_.LockAll();
+  live_.Reset();
+  Recorder childs(live_, file_, 2);
+  childs.Alloc(0x2000, 20);
+  EXPECT_EQ(LiveAt(30), (Live{{0x2000, 20}}));
 }
 
 TEST_F(LiveTensorsTest, AnEventTheLogHasNoRoomForCountsToo) {

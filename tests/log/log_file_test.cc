@@ -151,6 +151,43 @@ TEST_F(LogFileTest, SpaceThatWasRefusedIsAskedForAgainLaterAndNotAtOnce) {
   EXPECT_EQ(status, 0) << WEXITSTATUS(status);
 }
 
+// A disk that is full before there is a checkpoint, which has no place either.
+TEST_F(LogFileTest, ACheckpointThatFailedIsTriedAgainLaterAndNotAtOnce) {
+  constexpr uint64_t kSecond = 1'000'000'000;
+  int tries = 0;
+  const Checkpointer checkpointer{.context = &tries,
+                                  .size = [](void*) noexcept { return 1u; },
+                                  .write =
+                                      [](void* context, uint64_t*) noexcept {
+                                        ++*static_cast<int*>(context);
+                                        return false;
+                                      },
+                                  .publish = [](void*, uint64_t) noexcept {}};
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  rlimit limit = before;
+  limit.rlim_cur = 30 * wire::kChunkBytes;
+  setrlimit(RLIMIT_FSIZE, &limit);
+  LogFile log;
+  ASSERT_EQ(log.Open(path_.c_str(), {.limit_bytes = 1000 * wire::kChunkBytes,
+                                     .checkpointer = checkpointer}),
+            OpenResult::kOk);
+  uint8_t* const chunk = log.OpenChunk(1, kSecond);
+  ASSERT_NE(chunk, nullptr);
+  int turned = 0;
+  while (log.TurnChunk(chunk, kSecond, 1, kSecond)) ++turned;
+  EXPECT_EQ(turned, 29);
+  EXPECT_EQ(tries, 1);
+  for (uint64_t i = 0; i < 1000; ++i) {  // for half a second
+    EXPECT_FALSE(log.TurnChunk(chunk, kSecond, 1, kSecond + i * 500'000));
+  }
+  EXPECT_EQ(tries, 1);
+  EXPECT_FALSE(log.TurnChunk(chunk, kSecond, 1, 3 * kSecond));
+  EXPECT_EQ(tries, 2);
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_TRUE(log.TurnChunk(chunk, kSecond, 1, 4 * kSecond));
+}
+
 TEST_F(LogFileTest, WithoutMmapOnlyClosedChunksAreInTheFile) {
   LogFile log;
   ASSERT_EQ(log.Open(path_.c_str(), {.use_mmap = false}), OpenResult::kOk);

@@ -26,9 +26,18 @@
 
 namespace {
 
-enum class Moment { kNever, kBefore, kFirstPage, kMiddle, kAfter, kFails };
+enum class Moment {
+  kNever,
+  kBefore,
+  kFirstPage,
+  kMiddle,
+  kAfter,
+  kFails,
+  kShort
+};
 Moment g_moment = Moment::kNever;
 int g_calls_left = 0;
+long g_short = 0;  // bytes that one write does; negative: an errno
 
 long Call(long number, long a, long b, long c, long d, long e, long f) {
   register long r10 asm("r10") = d;
@@ -72,7 +81,7 @@ size_t Done(size_t bytes) {
 bool IsMet(long fd, const iovec* parts, long count, long offset) {
   if (g_moment == Moment::kNever) return false;
   if (g_moment == Moment::kFails) return true;
-  if (--g_calls_left != 0) return false;
+  if (--g_calls_left != 0 || g_moment == Moment::kShort) return false;
   const std::string bytes = Joined(parts, count);
   const auto done = static_cast<long>(Done(bytes.size()));
   if (done != 0) {
@@ -92,6 +101,27 @@ bool IsMet(long number, const long* argument) {
                argument[2], argument[3]);
 }
 
+// Whether this write is the one that does less than it was asked to.
+bool EndsEarly(long number, const long* argument, long* written) {
+  if (g_moment != Moment::kShort || g_calls_left != 0) return false;
+  if (number != SYS_pwrite64 && number != SYS_pwritev) return false;
+  --g_calls_left;
+  if (g_short < 0) errno = static_cast<int>(-g_short);
+  if (g_short <= 0) {
+    *written = g_short < 0 ? -1 : 0;
+    return true;
+  }
+  const std::string bytes =
+      number == SYS_pwritev
+          ? Joined(reinterpret_cast<const iovec*>(argument[1]), argument[2])
+          : std::string(reinterpret_cast<const char*>(argument[1]),
+                        static_cast<size_t>(argument[2]));
+  *written = Call(
+      SYS_pwrite64, argument[0], reinterpret_cast<long>(bytes.data()),
+      std::min(g_short, static_cast<long>(bytes.size())), argument[3], 0, 0);
+  return true;
+}
+
 }  // namespace
 
 // In front of libc's. Like that one it takes six arguments however many were
@@ -107,6 +137,8 @@ extern "C" [[gnu::no_sanitize("address")]] long syscall(long number,
     errno = EIO;
     return -1;
   }
+  long written = 0;
+  if (EndsEarly(number, argument, &written)) return written;
   return Call(number, argument[0], argument[1], argument[2], argument[3],
               argument[4], argument[5]);
 }
@@ -143,6 +175,15 @@ class TurnTest : public LogFixture {
     return WIFSIGNALED(status);
   }
 };
+
+// Each byte of the payload another than its neighbours.
+std::string Pattern() {
+  std::string bytes(wire::kPayloadBytes, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<char>(i * 7 + i / 251);
+  }
+  return bytes;
+}
 
 void Fill(uint8_t* chunk, char byte) {
   std::memset(chunk + wire::kPayloadOffset, byte, wire::kPayloadBytes);
@@ -207,6 +248,31 @@ TEST_F(TurnTest, NothingCommittedIsLostOrThereTwiceWhereverItIsKilled) {
     }
   }
   EXPECT_GE(call, 4) << "the file did not grow, and then take the chunk in two";
+}
+
+TEST_F(TurnTest, AWriteThatEndsEarlyGoesOnWhereItEnded) {
+  for (const long bytes : {-EINTR, 0, 3, 8, 100, 4096, 30000}) {
+    for (int call = 1; call <= 3; ++call) {
+      SCOPED_TRACE(testing::Message() << bytes << " in call " << call);
+      std::filesystem::remove(path_);
+      LogFile log;
+      ASSERT_EQ(log.Open(path_.c_str(), {}), OpenResult::kOk);
+      uint8_t* const chunk = log.OpenChunk(1, 10);
+      Fill(chunk, 'a');
+      const std::string payload = Pattern();
+      std::memcpy(chunk + wire::kPayloadOffset, payload.data(), payload.size());
+      g_short = bytes;
+      g_calls_left = call;
+      g_moment = Moment::kShort;
+      constexpr uint64_t kLongAfter = 1'000'000'000;
+      // A file that grew by half a page is cut: that is a refusal.
+      const bool turned = log.TurnChunk(chunk, 20, 1, 30) ||
+                          log.TurnChunk(chunk, 20, 1, 30 + kLongAfter);
+      g_moment = Moment::kNever;
+      ASSERT_TRUE(turned);
+      EXPECT_EQ(Payloads().at(0), payload);
+    }
+  }
 }
 
 TEST_F(TurnTest, AWriteThatFailsCostsNoPlace) {
