@@ -17,7 +17,8 @@
 //  - What was committed in a chunk is in the page cache: only a crash of the
 //    machine can lose it.
 // Where the file system refuses a shared mapping, chunks live in memory and are
-// written when closed (`crash_proof()` is false): a kill loses open chunks.
+// written when closed (`crash_proof()` is false): a kill loses open chunks, and
+// in the middle of such a write leaves the last field cut off.
 //
 // A thread keeps its mapping, and leaves it to the next thread: the first store
 // into a page of a new one is a fault that makes the file system note the page
