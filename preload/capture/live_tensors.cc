@@ -97,17 +97,11 @@ bool LiveTensors::Settle(Changes& changes) noexcept {
 
 void LiveTensors::LockAll() noexcept {
   mutex_.Lock();
-  for (Changes* c = first_.load(std::memory_order_acquire); c != nullptr;
-       c = c->next_) {
-    c->mutex_.Lock();
-  }
+  ForEachChanges([](Changes& changes) { changes.mutex_.Lock(); });
 }
 
 void LiveTensors::UnlockAll() noexcept {
-  for (Changes* c = first_.load(std::memory_order_acquire); c != nullptr;
-       c = c->next_) {
-    c->mutex_.Unlock();
-  }
+  ForEachChanges([](Changes& changes) { changes.mutex_.Unlock(); });
   mutex_.Unlock();
 }
 
@@ -145,14 +139,8 @@ bool LiveTensors::Merge(Changes& changes) noexcept {
 LiveTensors::Outcome LiveTensors::CatchUp(uint64_t time) noexcept {
   if (!Wait(time)) return Outcome::kBusy;
   bool ok = true;
-  for (Changes* c = first_.load(std::memory_order_acquire); c != nullptr;
-       c = c->next_) {
-    ok &= AddRecent(*c, time);
-  }
-  for (Changes* c = first_.load(std::memory_order_acquire); c != nullptr;
-       c = c->next_) {
-    ok &= Merge(*c);
-  }
+  ForEachChanges([&](Changes& changes) { ok &= AddRecent(changes, time); });
+  ForEachChanges([&](Changes& changes) { ok &= Merge(changes); });
   table_.EraseIf([](const Tensor& tensor) { return tensor.size == 0; });
   caught_up_ = time;
   // relaxed: an estimate.
@@ -163,19 +151,17 @@ LiveTensors::Outcome LiveTensors::CatchUp(uint64_t time) noexcept {
 bool LiveTensors::ShouldCatchUp(Changes& changes) const noexcept {
   if (++changes.asked_ % kLookEvery != 0) return false;
   size_t count = 0;
-  for (const Changes* c = first_.load(std::memory_order_acquire); c != nullptr;
-       c = c->next_) {
-    count += c->count_.load(std::memory_order_relaxed);
-  }
+  ForEachChanges([&count](const Changes& other) {
+    count += other.count_.load(std::memory_order_relaxed);
+  });
   return count > kManyChanges + table_size_.load(std::memory_order_relaxed);
 }
 
 size_t LiveTensors::size() const noexcept {
   auto sum = static_cast<int64_t>(table_size_.load(std::memory_order_relaxed));
-  for (const Changes* c = first_.load(std::memory_order_acquire); c != nullptr;
-       c = c->next_) {
-    sum += c->net_.load(std::memory_order_relaxed);
-  }
+  ForEachChanges([&sum](const Changes& changes) {
+    sum += changes.net_.load(std::memory_order_relaxed);
+  });
   return static_cast<size_t>(std::max<int64_t>(sum, 0));
 }
 

@@ -57,7 +57,7 @@ class LiveTensors {
    private:
     friend class LiveTensors;
 
-    runtime::Mutex mutex_;  // all below
+    runtime::Mutex mutex_;  // all below but asked_
     log::ThreadLog* log_ = nullptr;
     OpenTable<Tensor> last_;  // by address
     // Written under the lock, read without it: relaxed, for estimates.
@@ -78,8 +78,8 @@ class LiveTensors {
   // The thread's batch, if it has one, goes into its chunk's payload and into
   // its changes. False: no memory; some of it may be missing from checkpoints.
   [[nodiscard]] bool Settle(Changes& changes) noexcept;
-  // One event that the log has no room for; `size` negative for a free. With
-  // the lock of `changes` held. As Settle().
+  // One event that the log has no room for; of a free `size` is 0. With the
+  // lock of `changes` held. As Settle().
   [[nodiscard]] bool Add(Changes& changes, const Tensor& event) noexcept;
 
   // Until UnlockAll() no thread begins or takes a batch, and none registers.
@@ -108,6 +108,14 @@ class LiveTensors {
   void Reset() noexcept;
 
  private:
+  // Of each thread that has registered, by `visit(Changes&)`.
+  template <typename Visit>
+  void ForEachChanges(Visit visit) const noexcept {
+    for (Changes* c = first_.load(std::memory_order_acquire); c != nullptr;
+         c = c->next_) {
+      visit(*c);
+    }
+  }
   bool Wait(uint64_t time) const noexcept;
   bool AddRecent(Changes& changes, uint64_t until) noexcept;
   bool Merge(Changes& changes) noexcept;
