@@ -8,11 +8,11 @@
 //
 // Thread-safety: none; Definitions holds its lock.
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "preload/capture/hash.h"
+#include "preload/capture/table_swap.h"
 #include "preload/runtime/memory.h"
 
 namespace dstrace::capture {
@@ -51,7 +51,7 @@ class IdTable {
   void Clear() noexcept {
     Entry* const old = entries_;
     const size_t old_capacity = capacity_;
-    Become(nullptr, 0);
+    SwapTable<Entry>(entries_, capacity_, nullptr, 0);
     size_ = 0;
     runtime::UnmapPages(old, old_capacity * sizeof(Entry));
   }
@@ -79,21 +79,12 @@ class IdTable {
     if (grown == nullptr) return false;
     Entry* const old = entries_;
     const size_t old_capacity = capacity_;
-    Become(grown, capacity);
+    SwapTable(entries_, capacity_, grown, capacity);
     for (size_t i = 0; i < old_capacity; ++i) {
       if (old[i].id != 0) entries_[Probe(old[i].key)] = old[i];
     }
     runtime::UnmapPages(old, old_capacity * sizeof(Entry));
     return true;
-  }
-
-  // At no instant more entries than there are: a child of fork() unmaps them.
-  void Become(Entry* entries, size_t capacity) noexcept {
-    capacity_ = 0;
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // stores stay ordered
-    entries_ = entries;
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    capacity_ = capacity;
   }
 
   Entry* entries_ = nullptr;
